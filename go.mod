@@ -1,0 +1,8 @@
+module github.com/purecuda/cuda
+
+go 1.25.0
+
+require (
+	github.com/ebitengine/purego v0.11.3
+	github.com/stretchr/testify v1.12.1
+)

@@ -1,0 +1,20 @@
+// Package ccall makes one C call: a function pointer, up to [MaxArgs] integer
+// arguments by the platform's C ABI, an int result, and up to two values that
+// the function writes through pointers.
+//
+// On linux/amd64 and linux/arm64 the call goes through a few lines of assembly
+// over runtime.cgocall and costs one transition into C, no allocation and no
+// lock. Built with the tag purecuda_syscalln, and on every other platform, it
+// goes through purego.SyscallN.
+package ccall
+
+// MaxArgs is the greatest number of arguments that a call can have.
+const MaxArgs = 6
+
+// Frame is one call. It may stand on the goroutine's stack. The function must
+// not call back into Go on the calling thread.
+type Frame struct {
+	Fn  uintptr
+	Arg [MaxArgs]uintptr
+	Out [2]uint64 // what the function writes, see CallOut
+}
