@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// Device is one GPU of a [Driver]. Any number of goroutines may share it. There
+// is one *Device per GPU and Driver, so devices can be compared with ==.
+type Device struct {
+	driver *Driver
+	index  int
+	native driver.Device
+
+	retain        sync.Mutex
+	ctx           atomic.Uintptr // the primary context, once retained
+	defaultStream Stream
+}
+
+func newDevice(drv *Driver, index int, native driver.Device) *Device {
+	d := &Device{driver: drv, index: index, native: native}
+	d.defaultStream = Stream{dev: d, h: &handle{dev: d, kind: kindExternalStream}, isDefault: true}
+	return d
+}
+
+// Driver returns the driver that the device belongs to.
+func (d *Device) Driver() *Driver { return d.driver }
+
+// Index returns the device's number in this process. Other processes may count
+// differently; [Device.UUID] is the same in all.
+func (d *Device) Index() int { return d.index }
+
+// Name returns the device's product name (cuDeviceGetName).
+func (d *Device) Name() (string, error) {
+	name, r := d.driver.api.DeviceGetName(d.native)
+	return name, check("device name", r)
+}
+
+// UUID returns the identity of the device across processes (cuDeviceGetUuid_v2).
+func (d *Device) UUID() (driver.UUID, error) {
+	id, r := d.driver.api.DeviceGetUUID(d.native)
+	return id, check("device uuid", r)
+}
+
+// Attribute returns a device attribute (cuDeviceGetAttribute).
+func (d *Device) Attribute(a driver.Attribute) (int, error) {
+	v, r := d.driver.api.DeviceGetAttribute(a, d.native)
+	return int(v), check("device attribute", r)
+}
+
+// ComputeCapability returns the architecture's version: 9, 0 for Hopper.
+func (d *Device) ComputeCapability() (major, minor int, err error) {
+	if major, err = d.Attribute(driver.AttributeComputeCapabilityMajor); err != nil {
+		return 0, 0, err
+	}
+	minor, err = d.Attribute(driver.AttributeComputeCapabilityMinor)
+	return major, minor, err
+}
+
+// TotalMemory returns the bytes of memory on the device (cuDeviceTotalMem).
+func (d *Device) TotalMemory() (uint64, error) {
+	n, r := d.driver.api.DeviceTotalMem(d.native)
+	return n, check("device memory", r)
+}
+
+// FreeMemory returns the bytes of device memory that are free now, for all
+// processes together (cuMemGetInfo).
+func (d *Device) FreeMemory() (uint64, error) {
+	var free uint64
+	r := d.bound(func() (r driver.Result) {
+		free, _, r = d.driver.api.MemGetInfo()
+		return r
+	})
+	return free, check("device memory", r)
+}
+
+// StreamPriorityRange returns the priorities that streams can have: least is 0,
+// greatest is negative, or 0 where the device knows no priorities
+// (cuCtxGetStreamPriorityRange).
+func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
+	var lo, hi int32
+	r := d.bound(func() (r driver.Result) {
+		lo, hi, r = d.driver.api.CtxGetStreamPriorityRange()
+		return r
+	})
+	return int(lo), int(hi), check("stream priority range", r)
+}
+
+// Synchronize blocks the calling goroutine, and one thread, until all work of
+// all streams of the device is done (cuCtxSynchronize). Other devices are not
+// waited for. It cannot be cancelled: for that wait for streams or events with
+// SynchronizeContext.
+func (d *Device) Synchronize() error {
+	return check("device synchronize", d.bound(d.driver.api.CtxSynchronize))
+}
+
+// String names the device by its index.
+func (d *Device) String() string { return fmt.Sprintf("cuda.Device(%d)", d.index) }
+
+// context returns the primary context, which the first call retains.
+func (d *Device) context() (driver.Context, driver.Result) {
+	if c := d.ctx.Load(); c != 0 {
+		return driver.Context(c), driver.Success
+	}
+	d.retain.Lock()
+	defer d.retain.Unlock()
+	if c := d.ctx.Load(); c != 0 {
+		return driver.Context(c), driver.Success
+	}
+	c, r := d.driver.api.DevicePrimaryCtxRetain(d.native)
+	if r == driver.Success {
+		d.ctx.Store(uintptr(c))
+	}
+	return c, r
+}
+
+// bound runs f, a call or a few, with the device's primary context current on
+// a locked thread, and leaves the thread's current context as it was. The
+// calls that create, that concern the whole device, or that name the default
+// stream need it. Goroutines move between threads, so nothing is ever left
+// current.
+func (d *Device) bound(f func() driver.Result) driver.Result {
+	c, r := d.context()
+	if r != driver.Success {
+		return r
+	}
+	api := d.driver.api
+	runtime.LockOSThread()
+	if r = api.CtxPushCurrent(c); r == driver.Success {
+		r = f()
+		if _, popped := api.CtxPopCurrent(); r == driver.Success {
+			r = popped
+		}
+	}
+	runtime.UnlockOSThread()
+	return r
+}
+
+// call runs f as it is, and with the context bound if the driver wants one:
+// today's drivers need none for work on created streams and events, older ones
+// may.
+func (d *Device) call(f func() driver.Result) driver.Result {
+	r := f()
+	if r == driver.ErrorInvalidContext {
+		r = d.bound(f)
+	}
+	return r
+}

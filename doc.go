@@ -1,0 +1,64 @@
+// Package cuda gives Go programs CUDA streams and events, without cgo: it opens
+// NVIDIA's driver library at run time, and needs no CUDA toolkit and no C
+// compiler to build. The semantics are those of PyTorch's torch.cuda.Stream and
+// torch.cuda.Event.
+//
+// # Device, stream, event
+//
+// A [Device] is one GPU. A [Stream] is a queue of work on a device: copies,
+// memory sets, kernels of other libraries. An [Event] marks a point in a stream;
+// other streams wait for it on the device, the host queries it or waits for it,
+// and two events with timing measure the time between them.
+//
+//	dev, err := cuda.OpenDevice(0)
+//	s, err := dev.NewStream(nil)
+//	start := cuda.NewEvent(&cuda.EventOptions{Timing: true})
+//	end := cuda.NewEvent(&cuda.EventOptions{Timing: true})
+//	err = start.Record(s)
+//	err = cuda.Copy(s, buf, host)
+//	err = end.Record(s)
+//	err = end.SynchronizeContext(ctx)
+//	d, err := start.ElapsedTime(end)
+//
+// To order two streams, either make one wait for all that the other was given
+// so far ([Stream.WaitStream]), or record an event at the very point that
+// matters and wait for that ([Event.Record], [Event.Wait]). Neither blocks the
+// host.
+//
+// # Concurrency
+//
+// Everything may be shared by any number of goroutines, and goroutines may move
+// between threads: no call leaves anything behind on its thread. Which stream is
+// current travels in a context.Context ([WithStream], [Device.CurrentStream]),
+// so two goroutines never see each other's choice.
+//
+// The calls that enqueue, such as Record, Wait and Copy, return at once, allocate
+// nothing and take no lock of this package's. Synchronize blocks a thread of the
+// process; SynchronizeContext and Done do not.
+//
+// # Lifetimes
+//
+// Streams, events and buffers are closed by Close, which is safe at any time,
+// also while other goroutines use the object: calls inside the driver finish
+// first, later ones fail with [ErrClosed]. What is forgotten is closed by the
+// garbage collector and counted in [Stats].Forgotten; pinned host memory is the
+// exception, see [HostBuffer].
+//
+// # Errors
+//
+// Every error is an [*Error] that says what was tried. It matches the driver's
+// code (driver.Result) and, where the driver has none or the same code for
+// several mistakes, the rule that was broken (ErrNotRecorded and its like).
+// Not-ready is never an error: Query answers (false, nil). After a failure that
+// ends all work on the device, errors match [ErrDeviceLost].
+//
+// # Testing
+//
+// Package cudatest has a simulated GPU that plugs in below this package:
+//
+//	gpu := cudatest.New(cudatest.Config{})
+//	drv, err := cuda.OpenDriver(gpu.API())
+//
+// It moves real bytes in stream order, runs in virtual time under
+// testing/synctest, and is stricter than a GPU about misuse.
+package cuda

@@ -1,0 +1,422 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// Event marks a point in a stream's work. Streams can wait for it, of any
+// device; the host can query and wait for it; and two events with timing
+// measure the time between them.
+//
+// The zero value is an event with default options. The native event is made
+// when the Event is first recorded, on the recording stream's device, or first
+// exported; until then the Event has no device and its handle is 0. An Event
+// must not be copied. Any number of goroutines may share it.
+//
+// Only Synchronize and SynchronizeContext wait.
+type Event struct {
+	opts     EventOptions
+	h        atomic.Pointer[handle]
+	recorded atomic.Bool
+
+	mu      sync.Mutex // held to make the handle and to close
+	closed  bool
+	cleanup runtime.Cleanup
+}
+
+// EventOptions say how an event is made. The zero value is the cheapest: it
+// orders streams and can be waited for.
+type EventOptions struct {
+	// Timing makes the event usable for [Event.ElapsedTime]. Recording costs more.
+	Timing bool
+	// Blocking makes Synchronize put its thread to sleep instead of spinning: less
+	// load, later by tens of microseconds. It changes nothing for streams.
+	Blocking bool
+	// Interprocess makes the event usable for [Event.IPCHandle]. It excludes
+	// Timing.
+	Interprocess bool
+	// External makes recording and waiting inside a stream capture nodes of the
+	// graph, which act at each replay, instead of orders within the capture.
+	External bool
+	// Device is where the event is made if it is exported before it was ever
+	// recorded. nil: the current device of context.Background().
+	Device *Device
+}
+
+// NewEvent makes an event. It makes no driver call and cannot fail; opts that
+// contradict each other (Interprocess with Timing) make every use of the event
+// fail, the first method called says why. A nil opts means the defaults.
+func NewEvent(opts *EventOptions) *Event {
+	e := new(Event)
+	if opts != nil {
+		e.opts = *opts
+	}
+	return e
+}
+
+// Device returns the event's device, or nil before it was made.
+func (e *Event) Device() *Device {
+	if h := e.h.Load(); h != nil {
+		return h.dev
+	}
+	return nil
+}
+
+// Handle returns the native CUevent, 0 before it was made. Other libraries can
+// use it for as long as e is open and reachable.
+func (e *Event) Handle() driver.Event {
+	if h := e.h.Load(); h != nil {
+		return driver.Event(h.native)
+	}
+	return 0
+}
+
+// Record marks the point that s has reached: the event completes when all work
+// enqueued on s before has (cuEventRecord). It returns at once. Recording again
+// moves the mark; waits that were enqueued before keep to the earlier one.
+//
+// The first Record makes the event on s's device. Later only streams of that
+// device may record it, others get [ErrDeviceMismatch].
+func (e *Event) Record(s *Stream) error {
+	const op = "event record"
+	if e == nil {
+		return nilEvent(op)
+	}
+	if err := s.acquire(op); err != nil {
+		return err
+	}
+	err := e.record(op, s)
+	s.h.release()
+	return err
+}
+
+// record is Record while the stream is held.
+func (e *Event) record(op string, s *Stream) error {
+	h := e.h.Load()
+	if h == nil {
+		var err error
+		if h, err = e.create(op, s.dev); err != nil {
+			return err
+		}
+	}
+	if h.dev != s.dev {
+		return mismatch(op, h.dev, s.dev)
+	}
+	if !h.acquire() {
+		return closed(op)
+	}
+	api := s.dev.driver.api
+	native := driver.Event(h.native)
+	var r driver.Result
+	if e.opts.External {
+		r = s.recordExternal(native)
+	} else {
+		r = s.call(func(st driver.Stream) driver.Result { return api.EventRecord(native, st) })
+	}
+	if r == driver.Success && !e.recorded.Load() {
+		e.recorded.Store(true)
+	}
+	h.release()
+	return check(op, r)
+}
+
+// recordExternal records an external event: as a node if s is capturing, and
+// otherwise in the ordinary way, where the driver refuses the flag.
+func (s *Stream) recordExternal(e driver.Event) driver.Result {
+	api := s.dev.driver.api
+	return s.call(func(st driver.Stream) driver.Result {
+		status, r := api.StreamIsCapturing(st)
+		if r != driver.Success {
+			return r
+		}
+		if status == driver.CaptureNone {
+			return api.EventRecord(e, st)
+		}
+		return api.EventRecordWithFlags(e, st, driver.EventRecordExternal)
+	})
+}
+
+// Wait makes the work enqueued on s from now on wait for the event
+// (cuStreamWaitEvent). It returns at once and never blocks the host. s may be
+// of any device. Waiting for an event that was never recorded does nothing.
+func (e *Event) Wait(s *Stream) error {
+	const op = "stream wait event"
+	if e == nil {
+		return nilEvent(op)
+	}
+	if err := s.acquire(op); err != nil {
+		return err
+	}
+	defer s.h.release()
+	h, err := e.acquire(op)
+	if h == nil {
+		return err
+	}
+	defer h.release()
+	if h.dev.driver != s.dev.driver {
+		return twoDrivers(op)
+	}
+	api := s.dev.driver.api
+	native := driver.Event(h.native)
+	return check(op, s.call(func(st driver.Stream) driver.Result {
+		var flags uint32
+		if e.opts.External {
+			status, r := api.StreamIsCapturing(st)
+			if r != driver.Success {
+				return r
+			}
+			if status != driver.CaptureNone {
+				flags = driver.EventWaitExternal
+			}
+		}
+		return api.StreamWaitEvent(st, native, flags)
+	}))
+}
+
+// Query reports whether the work that the event marks is done (cuEventQuery).
+// It is true for an event that was never recorded. It needs no stream and no
+// device and may be called from any goroutine.
+func (e *Event) Query() (bool, error) {
+	const op = "event query"
+	if e == nil {
+		return false, nilEvent(op)
+	}
+	h, err := e.acquire(op)
+	if h == nil {
+		return err == nil, err
+	}
+	r := h.queryEvent()
+	h.release()
+	if r == driver.ErrorNotReady {
+		return false, nil
+	}
+	return r == driver.Success, check(op, r)
+}
+
+// Synchronize blocks the calling goroutine, and one thread, until the work that
+// the event marks is done (cuEventSynchronize). It returns at once if the event
+// was never recorded. To wait for thousands of events, or to be able to give
+// up, use SynchronizeContext or Done.
+func (e *Event) Synchronize() error {
+	const op = "event synchronize"
+	if e == nil {
+		return nilEvent(op)
+	}
+	h, err := e.acquire(op)
+	if h == nil {
+		return err
+	}
+	defer h.release()
+	api := h.dev.driver.api
+	return check(op, h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) }))
+}
+
+// SynchronizeContext waits until the work that the event marks is done, or ctx
+// is. It holds no thread while it waits. When ctx ends first the error matches
+// ctx.Err(), and the work on the device goes on. If the event is recorded again
+// during the wait, the wait moves along; if it is closed, the wait ends with
+// [ErrClosed].
+func (e *Event) SynchronizeContext(ctx context.Context) error {
+	const op = "event synchronize"
+	if e == nil {
+		return nilEvent(op)
+	}
+	h, err := e.acquire(op)
+	if h == nil {
+		return err
+	}
+	h.release() // a Close must end the wait, so the wait holds no reference
+	return await(ctx, op, h)
+}
+
+// ElapsedTime returns the time between two events: from e, the start, to end
+// (cuEventElapsedTime). It never waits. The resolution is about half a
+// microsecond.
+//
+// Both events must have been made with timing ([ErrNotTimed]), recorded
+// ([ErrNotRecorded]), on one device ([ErrDeviceMismatch]), and have completed
+// ([ErrNotCompleted]).
+func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
+	const op = "event elapsed time"
+	if e == nil || end == nil {
+		return 0, nilEvent(op)
+	}
+	if err := e.eachOf(end, op, ErrNotTimed, func(e *Event) bool { return e.opts.Timing }); err != nil {
+		return 0, err
+	}
+	if err := e.eachOf(end, op, ErrNotRecorded, func(e *Event) bool { return e.recorded.Load() }); err != nil {
+		return 0, err
+	}
+	from, to := e.h.Load(), end.h.Load()
+	if from.dev != to.dev {
+		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
+			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
+	}
+	if !from.acquire() {
+		return 0, closed(op)
+	}
+	defer from.release()
+	if !to.acquire() {
+		return 0, closed(op)
+	}
+	defer to.release()
+	api := from.dev.driver.api
+	var ms float32
+	r := from.dev.call(func() (r driver.Result) {
+		ms, r = api.EventElapsedTime(driver.Event(from.native), driver.Event(to.native))
+		return r
+	})
+	if r == driver.ErrorNotReady {
+		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond)), check(op, r)
+}
+
+// eachOf returns rule, naming the event, if e or end does not hold to it. A
+// closed event breaks every rule in the same way.
+func (e *Event) eachOf(end *Event, op string, rule error, holds func(*Event) bool) error {
+	for i, each := range [2]*Event{e, end} {
+		if holds(each) {
+			continue
+		}
+		if _, err := each.acquire(op); err != nil {
+			return err
+		}
+		return &Error{Op: op, Err: rule, Detail: [2]string{"the start event", "the end event"}[i]}
+	}
+	return nil
+}
+
+// Close destroys the event (cuEventDestroy). It does not wait; streams that wait
+// for the event still do, and so do calls of other goroutines that are inside
+// the driver. Afterwards every method fails with [ErrClosed]; closing again is
+// nil.
+func (e *Event) Close() error {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	h := e.h.Load()
+	if h == nil {
+		return nil
+	}
+	e.cleanup.Stop()
+	return check("event close", h.close())
+}
+
+// String names the event by device and handle, or says "uninitialized".
+func (e *Event) String() string {
+	if e == nil {
+		return "cuda.Event(nil)"
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.h.Load()
+	switch {
+	case e.closed:
+		return "cuda.Event(closed)"
+	case h == nil:
+		return "cuda.Event(uninitialized)"
+	}
+	return fmt.Sprintf("cuda.Event(device %d, %#x)", h.dev.index, h.native)
+}
+
+// create makes the native event on d, unless another goroutine already has.
+func (e *Event) create(op string, d *Device) (*handle, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, closed(op)
+	}
+	if h := e.h.Load(); h != nil {
+		return h, nil
+	}
+	if err := e.opts.validate(op); err != nil {
+		return nil, err
+	}
+	if e.opts.Device != nil && e.opts.Device != d {
+		return nil, mismatch(op, e.opts.Device, d)
+	}
+	var native driver.Event
+	r := d.bound(func() (r driver.Result) {
+		native, r = d.driver.api.EventCreate(e.opts.flags())
+		return r
+	})
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	e.adopt(newHandle(d, kindEvent, uint64(native)))
+	return e.h.Load(), nil
+}
+
+// adopt makes h the event's own.
+func (e *Event) adopt(h *handle) {
+	e.cleanup = runtime.AddCleanup(e, (*handle).forget, h)
+	e.h.Store(h)
+}
+
+// acquire takes a reference to the native event; nil if there is none, with an
+// error if that is because e was closed or can never be made.
+func (e *Event) acquire(op string) (*handle, error) {
+	if h := e.h.Load(); h != nil {
+		if h.acquire() {
+			return h, nil
+		}
+		return nil, closed(op)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, closed(op)
+	}
+	return nil, e.opts.validate(op)
+}
+
+func (o *EventOptions) validate(op string) error {
+	if o.Interprocess && o.Timing {
+		return invalid(op, "an interprocess event cannot have timing: the driver shares the mark, not the clock")
+	}
+	return nil
+}
+
+func (o *EventOptions) flags() (flags uint32) {
+	if !o.Timing {
+		flags |= driver.EventDisableTiming
+	}
+	if o.Blocking {
+		flags |= driver.EventBlockingSync
+	}
+	if o.Interprocess {
+		flags |= driver.EventInterprocess
+	}
+	return flags
+}
+
+// queryEvent asks the driver; the caller holds a reference.
+func (h *handle) queryEvent() driver.Result {
+	api := h.dev.driver.api
+	return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
+}
+
+func nilEvent(op string) error { return invalid(op, "the event is nil") }
+
+func mismatch(op string, event, stream *Device) error {
+	if event.driver != stream.driver {
+		return twoDrivers(op)
+	}
+	return &Error{Op: op, Err: ErrDeviceMismatch,
+		Detail: fmt.Sprintf("the event is of device %d, the stream of device %d; any stream may wait for it, but only its own device's may record it", event.index, stream.index)}
+}
+
+func twoDrivers(op string) error {
+	return &Error{Op: op, Err: ErrDeviceMismatch, Detail: "they come from two different drivers"}
+}

@@ -1,0 +1,157 @@
+package cuda
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// handle is a native object of the driver with a reference count: the owner
+// holds one reference until Close, each call in flight holds one, and the last
+// release destroys. So a Close during a wait on another goroutine is safe, and
+// no call ever sees a destroyed handle.
+//
+// It is an allocation of its own, apart from the Stream, Event or Buffer that
+// owns it, so that a cleanup can still reach it when its owner is garbage.
+type handle struct {
+	refs   atomic.Int64
+	native uint64 // CUstream, CUevent, CUdeviceptr or host address
+	kind   kind
+	dev    *Device
+	// pointer is, for pinned host memory, the address again, as the pointer that
+	// the driver gave.
+	pointer unsafe.Pointer
+	// spare is, for a stream, an event that WaitStream records; see takeSpare.
+	spare atomic.Uintptr
+}
+
+// closing is added to refs when the owner lets go: the count goes far below
+// zero and acquire fails. destroyed marks that the last reference went.
+const (
+	closing   = -1 << 40
+	destroyed = -1 << 60
+)
+
+func newHandle(d *Device, k kind, native uint64) *handle {
+	d.driver.live[k].Add(1)
+	return &handle{native: native, kind: k, dev: d}
+}
+
+// acquire takes a reference for a call; it fails once the handle is closed.
+func (h *handle) acquire() bool {
+	if h.refs.Add(1) > 0 {
+		return true
+	}
+	h.release()
+	return false
+}
+
+// release gives a call's reference back.
+func (h *handle) release() {
+	if h.refs.Add(-1) == closing {
+		if r := h.destroyOnce(); r != driver.Success {
+			h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
+		}
+	}
+}
+
+// close drops the owner's reference. Only the first call has an effect; its
+// result is the driver's answer if nothing was in flight.
+func (h *handle) close() driver.Result {
+	for {
+		n := h.refs.Load()
+		if n < 0 {
+			return driver.Success
+		}
+		if h.refs.CompareAndSwap(n, n+closing) {
+			if n == 0 {
+				return h.destroyOnce()
+			}
+			return driver.Success
+		}
+	}
+}
+
+// closed reports whether the owner has let go.
+func (h *handle) closed() bool { return h.refs.Load() < 0 }
+
+// destroyOnce destroys the object unless another goroutine does: a failing
+// acquire brings the count back to closing for a second time.
+func (h *handle) destroyOnce() driver.Result {
+	if !h.refs.CompareAndSwap(closing, destroyed) {
+		return driver.Success
+	}
+	h.dev.driver.live[h.kind].Add(-1)
+	r := h.destroy()
+	if r == driver.ErrorDeinitialized { // the process is ending, and everything with it
+		return driver.Success
+	}
+	return r
+}
+
+func (h *handle) destroy() driver.Result {
+	api := h.dev.driver.api
+	switch h.kind {
+	case kindEvent:
+		return h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(h.native)) })
+	case kindStream:
+		if e := h.spare.Swap(0); e != 0 {
+			h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(e)) })
+		}
+		return h.dev.bound(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
+	case kindBuffer:
+		return h.dev.bound(func() driver.Result { return api.MemFree(driver.DevicePtr(h.native)) })
+	case kindHostBuffer:
+		return h.dev.bound(func() driver.Result { return api.MemFreeHost(h.pointer) })
+	default: // the stream is someone else's
+		return driver.Success
+	}
+}
+
+// forget is the net under a forgotten Close: it runs when the owner has become
+// garbage, on a goroutine of the runtime.
+func (h *handle) forget() {
+	if h.closed() {
+		return
+	}
+	drv := h.dev.driver
+	drv.forgotten.Add(1)
+	var r driver.Result
+	drv.relaxed(func() driver.Result { r = h.close(); return r })
+	if r != driver.Success {
+		drv.cleanupFailed(failure(h.kind.String()+" destroy", r))
+	}
+}
+
+// relaxed runs f while the calling thread's capture mode is relaxed. What the
+// library does on its own behalf, waiting and cleaning up, goes through it:
+// in the default mode a query on any thread kills a capture that runs on
+// another.
+func (d *Driver) relaxed(f func() driver.Result) driver.Result {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	previous, r := d.api.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed)
+	if r != driver.Success {
+		return r
+	}
+	defer d.api.ThreadExchangeStreamCaptureMode(previous)
+	return f()
+}
+
+// kind says what a handle is of.
+type kind uint8
+
+const (
+	kindStream kind = iota
+	kindExternalStream
+	kindEvent
+	kindBuffer
+	kindHostBuffer
+	kinds
+)
+
+func (k kind) String() string {
+	return [kinds]string{"stream", "external stream", "event", "buffer", "host buffer"}[k]
+}

@@ -1,0 +1,27 @@
+package cuda
+
+// Stats counts the native objects of a [Driver], for leak checks in tests and
+// gauges in services. Read it with [Driver.Stats].
+type Stats struct {
+	Streams         int // created and not destroyed
+	ExternalStreams int // adopted and not closed
+	Events          int // made at the driver and not destroyed
+	Buffers         int // of device memory
+	HostBuffers     int // of pinned host memory
+	// Forgotten counts the objects that the garbage collector had to close since
+	// the driver was opened. It should stay 0.
+	Forgotten int
+}
+
+// Stats returns the counts at this moment. Any goroutine may call it; it makes
+// no driver call.
+func (d *Driver) Stats() Stats {
+	return Stats{
+		Streams:         int(d.live[kindStream].Load()),
+		ExternalStreams: int(d.live[kindExternalStream].Load()),
+		Events:          int(d.live[kindEvent].Load()),
+		Buffers:         int(d.live[kindBuffer].Load()),
+		HostBuffers:     int(d.live[kindHostBuffer].Load()),
+		Forgotten:       int(d.forgotten.Load()),
+	}
+}

@@ -1,0 +1,347 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// Stream is a queue of work on one device: what is enqueued on it runs in that
+// order, and two streams are unordered unless an event or WaitStream orders
+// them. Any number of goroutines may share a Stream; what they enqueue runs in
+// the order in which their calls reach the driver.
+//
+// Streams are made by [Device.NewStream], taken over from elsewhere by
+// [Device.ExternalStream], or the device's [Device.DefaultStream]. Make them
+// once and reuse them: making one costs some microseconds, using one nothing.
+//
+// Except for Synchronize, SynchronizeContext and Close no method waits for the
+// device.
+type Stream struct {
+	dev       *Device
+	h         *handle
+	id        uint64
+	isDefault bool
+	cleanup   runtime.Cleanup
+}
+
+// StreamOptions say how a stream is made. The zero value is the recommended one.
+type StreamOptions struct {
+	// Priority: 0 is the lowest, negative is higher. Outside the device's range
+	// it is clamped. Waiting blocks of a higher stream start first; running ones
+	// are not stopped.
+	Priority int
+	// SyncWithDefault makes the stream and the default stream wait for each
+	// other implicitly, as CUDA's legacy streams do.
+	SyncWithDefault bool
+}
+
+// NewStream creates a stream (cuStreamCreateWithPriority). A nil opts means
+// the defaults. Each created stream is distinct from all others until closed.
+func (d *Device) NewStream(opts *StreamOptions) (*Stream, error) {
+	const op = "stream create"
+	if opts == nil {
+		opts = &StreamOptions{}
+	}
+	flags := driver.StreamNonBlocking
+	if opts.SyncWithDefault {
+		flags = driver.StreamDefault
+	}
+	api := d.driver.api
+	var native driver.Stream
+	r := d.bound(func() (r driver.Result) {
+		native, r = api.StreamCreateWithPriority(flags, clamp32(opts.Priority))
+		return r
+	})
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	return d.wrap(native, kindStream), nil
+}
+
+// clamp32 keeps absurd priorities from wrapping around; the driver clamps
+// further, to the device's range.
+func clamp32(n int) int32 { return int32(max(-1<<30, min(n, 1<<30))) }
+
+// wrap makes a Stream of a native one.
+func (d *Device) wrap(native driver.Stream, k kind) *Stream {
+	s := &Stream{dev: d, h: newHandle(d, k, uint64(native))}
+	s.id = uint64(native)
+	if id, r := d.driver.api.StreamGetID(native); r == driver.Success {
+		s.id = id
+	}
+	s.cleanup = runtime.AddCleanup(s, (*handle).forget, s.h)
+	return s
+}
+
+// DefaultStream returns the device's legacy default stream, whose handle is 0.
+// It is the current stream until another is set, see [WithStream]. Calls on it
+// cost a little more than on created streams, because the driver must be told
+// the device each time.
+func (d *Device) DefaultStream() *Stream { return &d.defaultStream }
+
+// ExternalStream wraps a stream made elsewhere: by a C library, PyTorch, or any
+// protocol that passes handles. The wrapper never destroys it; whoever made it
+// must keep it alive. Handles 0 and 1 give the default stream. Handle 2, the
+// per-thread default stream, is refused: goroutines have no thread.
+//
+// The driver cannot check a handle that was never valid: a made-up one may
+// crash the process. A stream that is not of the device's primary context is
+// an error.
+func (d *Device) ExternalStream(native driver.Stream) (*Stream, error) {
+	const op = "external stream"
+	switch native {
+	case 0, driver.StreamLegacy:
+		return d.DefaultStream(), nil
+	case driver.StreamPerThread:
+		return nil, &Error{Op: op, Code: driver.ErrorNotSupported,
+			Detail: "handle 2 is the calling thread's default stream, and goroutines have no thread; create a stream instead"}
+	}
+	own, r := d.context()
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	var of driver.Context
+	r = d.call(func() (r driver.Result) {
+		of, r = d.driver.api.StreamGetCtx(native)
+		return r
+	})
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	if of != own {
+		return nil, &Error{Op: op, Err: ErrDeviceMismatch,
+			Detail: fmt.Sprintf("stream %#x belongs to another device, or to a context other than device %d's primary one", uintptr(native), d.index)}
+	}
+	return d.wrap(native, kindExternalStream), nil
+}
+
+// Device returns the stream's device.
+func (s *Stream) Device() *Device { return s.dev }
+
+// Handle returns the native CUstream, 0 for a default stream. Other libraries
+// can use it for as long as s is open and reachable.
+func (s *Stream) Handle() driver.Stream { return driver.Stream(s.h.native) }
+
+// ID returns a number that no other stream of the process has or will have, 0
+// for default streams (cuStreamGetId). Drivers before CUDA 12.0 have no such
+// number: there it is the handle, which the driver may give out again.
+func (s *Stream) ID() uint64 { return s.id }
+
+// StreamKey identifies a stream as a map key: two Streams with equal keys are
+// the same stream.
+type StreamKey struct {
+	device *Device
+	id     uint64
+}
+
+// Key returns the stream's identity, for use as a map key.
+func (s *Stream) Key() StreamKey { return StreamKey{s.dev, s.id} }
+
+// Equal reports whether s and o are the same stream of the same device,
+// whichever way each was made. Two nil streams are equal.
+func (s *Stream) Equal(o *Stream) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return s.Key() == o.Key()
+}
+
+// Priority returns the stream's priority as the driver reports it
+// (cuStreamGetPriority).
+func (s *Stream) Priority() (int, error) {
+	const op = "stream priority"
+	if err := s.acquire(op); err != nil {
+		return 0, err
+	}
+	defer s.h.release()
+	var p int32
+	r := s.call(func(h driver.Stream) (r driver.Result) {
+		p, r = s.dev.driver.api.StreamGetPriority(h)
+		return r
+	})
+	return int(p), check(op, r)
+}
+
+// IsCapturing reports whether the stream's work is being captured into a graph
+// (cuStreamIsCapturing). A capture that an error has ended counts until it is
+// ended by its owner too.
+func (s *Stream) IsCapturing() (bool, error) {
+	const op = "stream capture status"
+	if err := s.acquire(op); err != nil {
+		return false, err
+	}
+	defer s.h.release()
+	var status driver.CaptureStatus
+	r := s.call(func(h driver.Stream) (r driver.Result) {
+		status, r = s.dev.driver.api.StreamIsCapturing(h)
+		return r
+	})
+	return status != driver.CaptureNone, check(op, r)
+}
+
+// RecordEvent records e on s and returns it, see [Event.Record]. If e is nil it
+// makes a new event with default options.
+func (s *Stream) RecordEvent(e *Event) (*Event, error) {
+	if e == nil {
+		e = NewEvent(nil)
+	}
+	if err := e.Record(s); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// WaitEvent makes the work enqueued on s from now on wait for e; see [Event.Wait].
+func (s *Stream) WaitEvent(e *Event) error { return e.Wait(s) }
+
+// WaitStream makes the work enqueued on s from now on wait for all work that
+// was enqueued on other before the call (cuEventRecord, cuStreamWaitEvent). It
+// returns at once. The streams may be of two devices. Waiting for oneself does
+// nothing.
+func (s *Stream) WaitStream(other *Stream) error {
+	const op = "stream wait stream"
+	if err := s.acquire(op); err != nil {
+		return err
+	}
+	defer s.h.release()
+	if err := other.acquire(op); err != nil {
+		return err
+	}
+	defer other.h.release()
+	if s.dev.driver != other.dev.driver {
+		return twoDrivers(op)
+	}
+	if s.Equal(other) {
+		return nil
+	}
+	e, r := other.takeSpare()
+	if r != driver.Success {
+		return failure(op, r)
+	}
+	api := s.dev.driver.api
+	r = other.call(func(h driver.Stream) driver.Result { return api.EventRecord(e, h) })
+	if r == driver.Success {
+		r = s.call(func(h driver.Stream) driver.Result { return api.StreamWaitEvent(h, e, 0) })
+	}
+	other.putSpare(e)
+	return check(op, r)
+}
+
+// takeSpare takes the stream's spare event, or makes one. The caller has it
+// for itself, so that a wait never refers to another goroutine's later record.
+// Once the wait is enqueued the event may be recorded again: the wait keeps to
+// the record that it saw.
+func (s *Stream) takeSpare() (driver.Event, driver.Result) {
+	if e := s.h.spare.Swap(0); e != 0 {
+		return driver.Event(e), driver.Success
+	}
+	var e driver.Event
+	r := s.dev.bound(func() (r driver.Result) {
+		e, r = s.dev.driver.api.EventCreate(driver.EventDisableTiming)
+		return r
+	})
+	return e, r
+}
+
+func (s *Stream) putSpare(e driver.Event) {
+	if !s.h.spare.CompareAndSwap(0, uintptr(e)) {
+		api := s.dev.driver.api
+		if r := s.dev.call(func() driver.Result { return api.EventDestroy(e) }); r != driver.Success {
+			s.dev.driver.cleanupFailed(failure("event destroy", r))
+		}
+	}
+}
+
+// Query reports whether all work enqueued on s so far is done (cuStreamQuery).
+func (s *Stream) Query() (bool, error) {
+	const op = "stream query"
+	if err := s.acquire(op); err != nil {
+		return false, err
+	}
+	r := s.call(s.dev.driver.api.StreamQuery)
+	s.h.release()
+	if r == driver.ErrorNotReady {
+		return false, nil
+	}
+	return r == driver.Success, check(op, r)
+}
+
+// Synchronize blocks the calling goroutine, and one thread, until all work
+// enqueued on s before the call is done (cuStreamSynchronize).
+func (s *Stream) Synchronize() error {
+	const op = "stream synchronize"
+	if err := s.acquire(op); err != nil {
+		return err
+	}
+	defer s.h.release()
+	return check(op, s.call(s.dev.driver.api.StreamSynchronize))
+}
+
+// SynchronizeContext waits until all work enqueued on s before the call is
+// done, or ctx is. It holds no thread while it waits. When ctx ends first the
+// error matches ctx.Err(), and the work on the device goes on.
+func (s *Stream) SynchronizeContext(ctx context.Context) error {
+	const op = "stream synchronize"
+	if capturing, err := s.IsCapturing(); err != nil {
+		return err
+	} else if capturing {
+		return failure(op, driver.ErrorStreamCaptureUnsupported)
+	}
+	e := NewEvent(nil)
+	if err := e.Record(s); err != nil {
+		return err
+	}
+	defer e.Close()
+	return await(ctx, op, e.h.Load())
+}
+
+// Close destroys the stream (cuStreamDestroy). It does not wait: work in flight
+// runs on to its end, and so do calls of other goroutines. Afterwards every
+// method fails with [ErrClosed]; closing again is nil. Closing an external
+// stream only forgets it; closing a default stream does nothing.
+func (s *Stream) Close() error {
+	if s == nil || s.h == nil || s.isDefault {
+		return nil
+	}
+	s.cleanup.Stop()
+	return check("stream close", s.h.close())
+}
+
+// String names the stream by device and handle.
+func (s *Stream) String() string {
+	switch {
+	case s == nil || s.h == nil:
+		return "cuda.Stream(nil)"
+	case s.isDefault:
+		return fmt.Sprintf("cuda.Stream(device %d, default)", s.dev.index)
+	case s.h.closed():
+		return fmt.Sprintf("cuda.Stream(device %d, closed)", s.dev.index)
+	}
+	return fmt.Sprintf("cuda.Stream(device %d, %#x)", s.dev.index, s.h.native)
+}
+
+// acquire takes a reference to the native stream, which the caller releases.
+func (s *Stream) acquire(op string) error {
+	if s == nil || s.h == nil {
+		return invalid(op, "the stream is nil")
+	}
+	if !s.h.acquire() {
+		return closed(op)
+	}
+	return nil
+}
+
+// call calls f with the native stream; the default stream needs its device's
+// context current, created ones do not.
+func (s *Stream) call(f func(driver.Stream) driver.Result) driver.Result {
+	native := driver.Stream(s.h.native)
+	if !s.isDefault {
+		if r := f(native); r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return s.dev.bound(func() driver.Result { return f(native) })
+}

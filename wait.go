@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"context"
+	"time"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// A wait asks the driver often while work is young and ever more seldom as it
+// grows old. It holds no thread between questions. The bound on the first
+// questions is a count and not a time, because under testing/synctest no time
+// passes while a goroutine runs.
+const (
+	firstQueries = 64
+	shortestNap  = 20 * time.Microsecond
+	longestNap   = time.Millisecond
+)
+
+// await waits until the event of h completes, ctx ends, or h is closed. It
+// holds a reference to h only while it asks.
+func await(ctx context.Context, op string, h *handle) error {
+	for range firstQueries {
+		if done, err := h.poll(op); done {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	nap := shortestNap
+	timer := time.NewTimer(nap)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
+		case <-timer.C:
+		}
+		if done, err := h.poll(op); done {
+			return err
+		}
+		nap = min(nap+nap/4, longestNap)
+		timer.Reset(nap)
+	}
+}
+
+// poll asks once whether a wait for the event of h is over.
+func (h *handle) poll(op string) (done bool, err error) {
+	if !h.acquire() {
+		return true, closed(op)
+	}
+	defer h.release()
+	switch r := h.dev.driver.relaxed(h.queryEvent); r {
+	case driver.ErrorNotReady:
+		return false, nil
+	default:
+		return true, check(op, r)
+	}
+}
+
+// Done returns a channel that delivers one value, nil or an error, when the
+// work that the event marks is done, for use in a select:
+//
+//	select {
+//	case err := <-e.Done():
+//	case <-ctx.Done():
+//	}
+//
+// A caller that no longer wants the value may forget the channel. What waits
+// behind it is one goroutine, which ends with the work, or when the event is
+// closed or has become garbage. For an event that was never recorded the value
+// is there at once.
+func (e *Event) Done() <-chan error {
+	const op = "event wait"
+	done := make(chan error, 1)
+	if e == nil {
+		done <- nilEvent(op)
+		return done
+	}
+	h, err := e.acquire(op)
+	if h == nil {
+		done <- err
+		return done
+	}
+	h.release()
+	go func() { done <- await(context.Background(), op, h) }() // h, not e: the event can become garbage
+	return done
+}
