@@ -1,0 +1,56 @@
+package cuda_test
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/ccall/testlib"
+)
+
+// The hot path allocates nothing: on NVIDIA's driver where there is one, and on
+// a C library with the same functions, opened and bound by the same loader,
+// where there is a C compiler.
+func TestHotCallsDoNotAllocate(t *testing.T) {
+	t.Run("library", func(t *testing.T) { allocatesNothing(t, libraryDriver(t)) })
+	t.Run("real", func(t *testing.T) { allocatesNothing(t, realDriver(t)) })
+}
+
+func allocatesNothing(t *testing.T, drv *cuda.Driver) {
+	h := newHot(t, drv)
+	for _, c := range h.calls() {
+		t.Run(c.name, func(t *testing.T) {
+			n := testing.AllocsPerRun(1000, func() {
+				if err := c.method(); err != nil {
+					t.Error(err)
+				}
+			})
+			require.Zero(t, n)
+			h.drain(t)
+		})
+	}
+}
+
+//go:embed testdata/driver.c
+var driverSource string
+
+// libraryDriver opens a driver library compiled from testdata/driver.c.
+func libraryDriver(t testing.TB) *cuda.Driver {
+	source := driverSource
+	for _, f := range driver.Functions {
+		if !strings.Contains(source, " "+f.Symbol+"(") {
+			source += fmt.Sprintf("CUresult %s(void) { return 0; }\n", f.Symbol)
+		}
+	}
+	drv, err := cuda.Open(&cuda.Options{Library: testlib.Compile(t, source)})
+	require.NoError(t, err)
+	return drv
+}
+
+// BenchmarkLibrary measures what a call costs above an empty C function.
+func BenchmarkLibrary(b *testing.B) { benchmark(b, libraryDriver(b)) }

@@ -1,0 +1,152 @@
+package cuda_test
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+// backend is what a rule is tried on: a driver and its devices, the simulated
+// GPU in every run and NVIDIA's where there is one.
+type backend struct {
+	drv     *cuda.Driver
+	devices []*cuda.Device
+}
+
+// dev is the first device.
+func (b *backend) dev() *cuda.Device { return b.devices[0] }
+
+// rule runs f on the simulated GPU and on a real one. The name begins with the
+// number of the rule in docs/semantics.md. CUDA_TEST_REQUIRE_GPU=1 turns a
+// missing driver from a skip into a failure. What f leaves open is a failure.
+func rule(t *testing.T, name string, devices int, f func(t *testing.T, b *backend)) {
+	t.Run("rule "+name, func(t *testing.T) {
+		t.Run("simulated", func(t *testing.T) {
+			gpu := cudatest.New(cudatest.Config{Devices: max(devices, 1)})
+			drv, err := cuda.OpenDriver(gpu.API())
+			require.NoError(t, err)
+			run(t, drv, f)
+		})
+		t.Run("real", func(t *testing.T) {
+			drv := realDriver(t)
+			if drv.DeviceCount() < devices {
+				t.Skipf("needs %d devices, has %d", devices, drv.DeviceCount())
+			}
+			run(t, drv, f)
+		})
+	})
+}
+
+func run(t *testing.T, drv *cuda.Driver, f func(t *testing.T, b *backend)) {
+	b := &backend{drv: drv}
+	for i := range drv.DeviceCount() {
+		d, err := drv.OpenDevice(i)
+		require.NoError(t, err)
+		b.devices = append(b.devices, d)
+	}
+	before := drv.Stats()
+	t.Cleanup(func() { require.Equal(t, before, drv.Stats(), "left open") })
+	f(t, b)
+}
+
+func realDriver(t testing.TB) *cuda.Driver {
+	t.Helper()
+	drv, err := cuda.Open(nil)
+	if err == nil && drv.DeviceCount() > 0 {
+		return drv
+	}
+	if err == nil {
+		_, err = drv.OpenDevice(0)
+	}
+	if os.Getenv("CUDA_TEST_REQUIRE_GPU") == "1" {
+		t.Fatalf("CUDA_TEST_REQUIRE_GPU=1, but there is no GPU: %v", err)
+	}
+	t.Skip("no GPU here")
+	return nil
+}
+
+func newStream(t testing.TB, d *cuda.Device, opts *cuda.StreamOptions) *cuda.Stream {
+	t.Helper()
+	s, err := d.NewStream(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func newEvent(t testing.TB, opts *cuda.EventOptions) *cuda.Event {
+	t.Helper()
+	e := cuda.NewEvent(opts)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+func timed() *cuda.EventOptions { return &cuda.EventOptions{Timing: true} }
+
+func alloc[T cuda.Element](t testing.TB, d *cuda.Device, n int) *cuda.Buffer[T] {
+	t.Helper()
+	b, err := cuda.Alloc[T](d, n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func allocHost[T cuda.Element](t testing.TB, d *cuda.Device, n int) *cuda.HostBuffer[T] {
+	t.Helper()
+	b, err := cuda.AllocHost[T](d, n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// hold keeps s busy until release is called, on real and simulated GPUs alike:
+// the stream waits for a word of pinned memory that the host sets. It needs
+// nothing but the driver, and no guess at how long work takes. A test that
+// fails releases too.
+func hold(t testing.TB, s *cuda.Stream) (release func()) {
+	t.Helper()
+	word, err := cuda.AllocHost[uint32](s.Device(), 1)
+	require.NoError(t, err)
+	p := &word.Slice()[0]
+	atomic.StoreUint32(p, 0)
+	api := s.Device().Driver().API()
+	r := onStream(s, func(native driver.Stream) driver.Result {
+		return api.StreamWaitValue32(native, driver.DevicePtr(addressOf(p)), 1, driver.StreamWaitValueGEQ)
+	})
+	require.Equal(t, driver.Success, r)
+	release = func() { atomic.StoreUint32(p, 1) }
+	t.Cleanup(func() {
+		release()
+		require.NoError(t, s.Device().Synchronize())
+		require.NoError(t, word.Close())
+	})
+	return release
+}
+
+// soon is how long something that must not happen is waited for.
+const soon = 20 * time.Millisecond
+
+// returns fails the test unless f returns within a few seconds.
+func returns(t testing.TB, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("did not return")
+	}
+}
+
+func query(t testing.TB, q interface{ Query() (bool, error) }) bool {
+	t.Helper()
+	done, err := q.Query()
+	require.NoError(t, err)
+	return done
+}

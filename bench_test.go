@@ -1,0 +1,166 @@
+package cuda_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+// hot is what the calls of the hot path work on.
+type hot struct {
+	dev           *cuda.Device
+	s, other      *cuda.Stream
+	e, start, end *cuda.Event
+	ctx           context.Context
+	buf           *cuda.Buffer[uint32]
+	host          *cuda.HostBuffer[uint32]
+}
+
+func newHot(t testing.TB, drv *cuda.Driver) *hot {
+	d, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	h := &hot{dev: d, s: newStream(t, d, nil), other: newStream(t, d, nil),
+		e: newEvent(t, nil), start: newEvent(t, timed()), end: newEvent(t, timed()),
+		buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1)}
+	require.NoError(t, h.e.Record(h.s))
+	require.NoError(t, h.start.Record(h.s))
+	require.NoError(t, h.end.Record(h.s))
+	require.NoError(t, h.s.Synchronize())
+	h.ctx = cuda.WithStream(context.WithoutCancel(t.Context()), h.s)
+	return h
+}
+
+// calls are the public methods of the hot path, and the bare driver calls
+// below them. Each must return nil or Success.
+func (h *hot) calls() []call {
+	api := h.dev.Driver().API()
+	s, other, e := h.s.Handle(), h.other.Handle(), h.e.Handle()
+	start, end := h.start.Handle(), h.end.Handle()
+	return []call{
+		{"Record", func() error { return h.e.Record(h.s) }, func() driver.Result { return api.EventRecord(e, s) }},
+		{"RecordTiming", func() error { return h.start.Record(h.s) }, func() driver.Result { return api.EventRecord(start, s) }},
+		{"RecordDefaultStream", func() error { return h.e.Record(h.dev.DefaultStream()) }, nil},
+		{"Wait", func() error { return h.e.Wait(h.other) }, func() driver.Result { return api.StreamWaitEvent(other, e, 0) }},
+		{"WaitStream", func() error { return h.other.WaitStream(h.s) }, func() driver.Result {
+			if r := api.EventRecord(e, s); r != driver.Success {
+				return r
+			}
+			return api.StreamWaitEvent(other, e, 0)
+		}},
+		{"Query", func() error { _, err := h.e.Query(); return err }, nil},
+		{"StreamQuery", func() error { _, err := h.s.Query(); return err }, nil},
+		{"QueryDone", func() error { _, err := h.end.Query(); return err }, func() driver.Result { return api.EventQuery(end) }},
+		{"ElapsedTime", func() error { _, err := h.end.ElapsedTime(h.end); return err },
+			func() driver.Result { _, r := api.EventElapsedTime(end, end); return r }},
+		{"CurrentStream", func() error { h.dev.CurrentStream(h.ctx); return nil }, nil},
+		{"Copy4Bytes", func() error { return cuda.Copy(h.s, h.buf, h.host) }, nil},
+		{"Fill", func() error { return cuda.Fill(h.s, h.buf, 1) }, nil},
+	}
+}
+
+type call struct {
+	name   string
+	method func() error
+	table  func() driver.Result // the same by the table, or nil
+}
+
+// drain keeps the work of a long benchmark or test from piling up.
+func (h *hot) drain(t testing.TB) {
+	require.NoError(t, h.s.Synchronize())
+	require.NoError(t, h.other.Synchronize())
+}
+
+func BenchmarkSimulated(b *testing.B) {
+	drv, err := cuda.OpenDriver(cudatest.New(cudatest.Config{}).API())
+	require.NoError(b, err)
+	benchmark(b, drv)
+}
+
+func BenchmarkReal(b *testing.B) { benchmark(b, realDriver(b)) }
+
+func benchmark(b *testing.B, drv *cuda.Driver) {
+	h := newHot(b, drv)
+	for _, c := range h.calls() {
+		b.Run(c.name+"/method", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.method(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			h.drain(b)
+		})
+		if c.table == nil {
+			continue
+		}
+		b.Run(c.name+"/table", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if r := c.table(); r != driver.Success {
+					b.Fatal(r)
+				}
+			}
+			h.drain(b)
+		})
+	}
+	b.Run("RecordParallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			s, err := h.dev.NewStream(nil)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer s.Close()
+			e := cuda.NewEvent(nil)
+			defer e.Close()
+			for pb.Next() {
+				if err := e.Record(s); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	})
+	b.Run("NewEventRecordClose", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e, err := h.s.RecordEvent(nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := e.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		h.drain(b)
+	})
+	b.Run("NewStreamClose", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s, err := h.dev.NewStream(nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("RecordSynchronize", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := h.e.Record(h.s); err != nil {
+				b.Fatal(err)
+			}
+			if err := h.e.Synchronize(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,22 @@
+// A driver library that does as little as the library's own calls need, all on
+// the host: enough to measure what a call costs without a GPU. Functions that
+// are not here answer success and do nothing; the test adds them.
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef int CUresult;
+static _Atomic uintptr_t next = 0x1000;
+
+CUresult cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+CUresult cuDeviceGetCount(int *n) { *n = 1; return 0; }
+CUresult cuDeviceGet(int *d, int i) { *d = i; return 0; }
+CUresult cuDevicePrimaryCtxRetain(void **c, int d) { (void)d; *c = (void *)0x10; return 0; }
+CUresult cuStreamCreateWithPriority(void **s, unsigned f, int p) { (void)f, (void)p; *s = (void *)next++; return 0; }
+CUresult cuStreamGetId(void *s, unsigned long long *id) { *id = (uintptr_t)s; return 0; }
+CUresult cuEventCreate(void **e, unsigned f) { (void)f; *e = (void *)next++; return 0; }
+CUresult cuEventElapsedTime_v2(float *ms, void *a, void *b) { (void)a, (void)b; *ms = 0.5f; return 0; }
+CUresult cuMemAlloc_v2(unsigned long long *p, size_t n) { *p = (uintptr_t)malloc(n); return 0; }
+CUresult cuMemFree_v2(unsigned long long p) { free((void *)(uintptr_t)p); return 0; }
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned f) { (void)f; *p = malloc(n); return 0; }
+CUresult cuMemFreeHost(void *p) { free(p); return 0; }
