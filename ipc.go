@@ -25,19 +25,10 @@ func (e *Event) IPCHandle() (driver.IPCEventHandle, error) {
 	if !e.opts.Interprocess {
 		return none, &Error{Op: op, Err: ErrNotInterprocess, Detail: "make it with EventOptions{Interprocess: true}"}
 	}
-	if e.h.Load() == nil {
-		d := e.opts.Device
-		if d == nil {
-			var err error
-			if d, err = CurrentDevice(context.Background()); err != nil {
-				return none, err
-			}
-		}
-		if _, err := e.create(op, d); err != nil {
-			return none, err
-		}
-	}
 	h, err := e.acquire(op)
+	if h == nil && err == nil {
+		h, err = e.export(op)
+	}
 	if err != nil {
 		return none, err
 	}
@@ -48,6 +39,21 @@ func (e *Event) IPCHandle() (driver.IPCEventHandle, error) {
 		return r
 	})
 	return bytes, check(op, r)
+}
+
+// export makes an event that was never recorded, and acquires it.
+func (e *Event) export(op string) (*handle, error) {
+	d := e.opts.Device
+	if d == nil {
+		var err error
+		if d, err = CurrentDevice(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := e.create(op, d); err != nil {
+		return nil, err
+	}
+	return e.acquire(op)
 }
 
 // OpenEvent opens an event of another process on this machine by its IPC handle

@@ -4,8 +4,9 @@
 //
 // On linux/amd64 and linux/arm64 the call goes through a few lines of assembly
 // over runtime.cgocall and costs one transition into C, no allocation and no
-// lock. Built with the tag purecuda_syscalln, and on every other platform, it
-// goes through purego.SyscallN.
+// lock. Built with the tag purecuda_syscalln, and on windows/amd64, it goes
+// through purego.SyscallN. There is no CUDA driver for other platforms, and no
+// Call; nor is there one with the tag nocuda, which keeps purego out.
 package ccall
 
 // MaxArgs is the greatest number of arguments that a call can have.

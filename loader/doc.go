@@ -1,0 +1,15 @@
+// Package loader finds NVIDIA's driver library, loads it and fills the table
+// [driver.API] with its functions. It needs neither cgo nor the CUDA toolkit.
+//
+// It is the only package that knows an operating system. Package cuda calls it;
+// programs rarely do.
+//
+// A library is looked for as libcuda.so.1 through the system's loader, then in
+// the places where containers, WSL, NixOS and Jetson keep it (nvcuda.dll of the
+// system directory on Windows). A file is checked before it is loaded, because
+// loading a damaged one can kill the process, and the toolkit's stub libraries
+// are refused, because they stand in for a driver at link time and cannot run.
+//
+// Built with the tag nocuda the package loads nothing and the program needs no
+// C library: [Open] answers an error that wraps [errors.ErrUnsupported].
+package loader
