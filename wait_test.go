@@ -1,0 +1,153 @@
+package cuda_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+// bubble runs f with a simulated GPU in virtual time.
+func bubble(t *testing.T, f func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device)) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu, d := simulatedDevice(t, nil)
+		f(t, gpu, d)
+	})
+}
+
+func TestWaitsInVirtualTime(t *testing.T) {
+	waits := map[string]func(s *cuda.Stream, e *cuda.Event) error{
+		"Event.Synchronize":         func(_ *cuda.Stream, e *cuda.Event) error { return e.Synchronize() },
+		"Event.SynchronizeContext":  func(_ *cuda.Stream, e *cuda.Event) error { return e.SynchronizeContext(ctxBackground) },
+		"Event.Done":                func(_ *cuda.Stream, e *cuda.Event) error { return <-e.Done() },
+		"Stream.Synchronize":        func(s *cuda.Stream, _ *cuda.Event) error { return s.Synchronize() },
+		"Stream.SynchronizeContext": func(s *cuda.Stream, _ *cuda.Event) error { return s.SynchronizeContext(ctxBackground) },
+		"Device.Synchronize":        func(s *cuda.Stream, _ *cuda.Event) error { return s.Device().Synchronize() },
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+				s := newStream(t, d, nil)
+				began := time.Now()
+				gpu.Run(s, time.Minute)
+				e := newEvent(t, nil)
+				require.NoError(t, e.Record(s))
+				require.NoError(t, wait(s, e))
+				took := time.Since(began)
+				require.GreaterOrEqual(t, took, time.Minute)
+				require.Less(t, took, time.Minute+2*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestCancelledWaitReturnsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := newStream(t, d, nil)
+		gpu.Run(s, time.Minute)
+		e := newEvent(t, nil)
+		require.NoError(t, e.Record(s))
+		for _, wait := range []func(context.Context) error{e.SynchronizeContext, s.SynchronizeContext} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			require.ErrorIs(t, wait(ctx), context.DeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(began))
+			cancel()
+			require.ErrorIs(t, wait(ctx), context.DeadlineExceeded)
+		}
+		require.NoError(t, s.Synchronize())
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, e.SynchronizeContext(gone), "what is done needs no waiting")
+	})
+}
+
+// The wait behind a forgotten channel ends when its event is closed, or
+// garbage: no goroutine stays.
+func TestForgottenDoneLeavesNothing(t *testing.T) {
+	gpu, d := simulatedDevice(t, nil)
+	s := newStream(t, d, nil)
+	release := gpu.Hold(s)
+	before := runtime.NumGoroutine()
+	for i := range 100 {
+		e, err := s.RecordEvent(nil)
+		require.NoError(t, err)
+		e.Done()
+		if i%2 == 0 {
+			require.NoError(t, e.Close())
+		}
+	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before && d.Driver().Stats().Events == 0 })
+	require.Equal(t, 50, d.Driver().Stats().Forgotten)
+	release()
+}
+
+func TestManyWaitsHalfCancelled(t *testing.T) {
+	gpu, d := simulatedDevice(t, nil)
+	s := newStream(t, d, nil)
+	release := gpu.Hold(s)
+	e := newEvent(t, nil)
+	require.NoError(t, e.Record(s))
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			defer cancel()
+			if i%2 == 0 {
+				if err := e.SynchronizeContext(ctxBackground); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			time.AfterFunc(time.Duration(rand.IntN(20))*time.Millisecond, cancel)
+			err := e.SynchronizeContext(ctx)
+			if err == nil {
+				return // completed first
+			}
+			if ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(soon)
+	release()
+	wg.Wait()
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// What the library asks on its own behalf must not end a capture that another
+// goroutine runs in the driver's default mode.
+func TestWaitingDoesNotEndACapture(t *testing.T) {
+	rule(t, "06 a wait does not end another's capture", 1, func(t *testing.T, b *backend) {
+		busy, captured := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+		release := hold(t, busy)
+		e := newEvent(t, nil)
+		require.NoError(t, e.Record(busy))
+		api := b.drv.API()
+		done := make(chan error, 1)
+		var graph driver.Graph
+		func() {
+			runtime.LockOSThread() // a capture in this mode ends on its own thread
+			defer runtime.UnlockOSThread()
+			require.Equal(t, driver.Success, api.StreamBeginCapture(captured.Handle(), driver.CaptureModeGlobal))
+			go func() { done <- e.SynchronizeContext(ctxBackground) }()
+			time.Sleep(soon)
+			var r driver.Result
+			graph, r = api.StreamEndCapture(captured.Handle())
+			require.Equal(t, driver.Success, r)
+		}()
+		require.Equal(t, driver.Success, api.GraphDestroy(graph))
+		release()
+		require.NoError(t, <-done)
+	})
+}
