@@ -26,8 +26,9 @@ type API struct {
 	// Source says where the functions come from: the path of the driver library,
 	// or a simulated GPU's name. Used in messages only.
 	Source string
-	// Missing lists the symbols of the optional functions that the driver lacks;
-	// [API.Complete] sets it.
+	// Missing lists the symbols that the driver is too old for: of the optional
+	// functions, which [API.Complete] adds, and of functions for which an older
+	// one stands in.
 	Missing []string
 
 	// The driver.

@@ -34,11 +34,11 @@ func (e *MissingError) Unwrap() error { return ErrorCallRequiresNewerDriver }
 
 // Complete makes every field of a callable: fields of optional functions that
 // are nil get a stub that answers [ErrorCallRequiresNewerDriver], and their
-// symbols are listed in a.Missing. It returns a [*MissingError] that names all
-// required functions that are nil.
+// symbols are added to a.Missing. It returns a [*MissingError] that names all
+// required functions that are nil. Completing a complete table changes nothing.
 func (a *API) Complete() error {
 	missing := a.fill()
-	a.Missing = nil
+	a.Missing = a.Missing[:len(a.Missing):len(a.Missing)] // a copy of the table may share it
 	var required []string
 	for _, f := range missing {
 		if f.Required() {

@@ -8,10 +8,32 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
+// libraries holds what was opened, by the handle that the system's loader gives
+// to a file, whatever path led there. The lock of [system] guards it.
+var libraries = make(map[uintptr]*Library)
+
+// loaded returns the library for a handle, binding its functions the first time.
+func loaded(handle uintptr, bind func() (*Library, error)) (*Library, error) {
+	if l := libraries[handle]; l != nil {
+		return l, nil
+	}
+	l, err := bind()
+	if err != nil {
+		return nil, err
+	}
+	libraries[handle] = l
+	return l, nil
+}
+
 // table binds the functions that sym finds and completes the table.
 func table(source string, sym func(name string) uintptr) (*driver.API, error) {
 	api := &driver.API{Source: source}
 	bind(api, sym)
+	for _, f := range driver.Functions {
+		if f.Else != "" && sym(f.Symbol) == 0 {
+			api.Missing = append(api.Missing, f.Symbol)
+		}
+	}
 	if err := api.Complete(); err != nil {
 		return nil, err
 	}

@@ -14,13 +14,12 @@ type Library struct {
 	Path string
 }
 
-// opened holds the libraries of this process. Its lock is held while a library
-// loads, so that callers at the same time get the same one. Failures are not
-// kept: a driver may be installed, or its devices appear, while the process runs.
-var opened struct {
+// system holds what Open("") gave. Its lock is held while any library loads, so
+// that callers at the same time get the same one. Failures are not kept: a
+// driver may be installed, or its devices appear, while the process runs.
+var system struct {
 	sync.Mutex
-	system   *Library             // what Open("") gave
-	byHandle map[uintptr]*Library // by the system loader's handle, one per file
+	library *Library
 }
 
 // Open loads the driver library at path, an absolute path, or with an empty
@@ -32,34 +31,17 @@ var opened struct {
 // [*driver.MissingError] where the driver is too old, and [errors.ErrUnsupported]
 // where the program cannot load a driver at all.
 func Open(path string) (*Library, error) {
-	opened.Lock()
-	defer opened.Unlock()
+	system.Lock()
+	defer system.Unlock()
 	if path != "" {
 		return openPath(path)
 	}
-	if opened.system == nil {
+	if system.library == nil {
 		l, err := openSystem()
 		if err != nil {
 			return nil, err
 		}
-		opened.system = l
+		system.library = l
 	}
-	return opened.system, nil
-}
-
-// loaded returns the library for a handle from the system's loader, binding its
-// functions the first time.
-func loaded(handle uintptr, load func() (*Library, error)) (*Library, error) {
-	if l := opened.byHandle[handle]; l != nil {
-		return l, nil
-	}
-	l, err := load()
-	if err != nil {
-		return nil, err
-	}
-	if opened.byHandle == nil {
-		opened.byHandle = make(map[uintptr]*Library)
-	}
-	opened.byHandle[handle] = l
-	return l, nil
+	return system.library, nil
 }

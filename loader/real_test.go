@@ -38,11 +38,11 @@ func TestRealLibrary(t *testing.T) {
 
 	var newer []string // the driver is to have what its version brought, and no more
 	for _, f := range driver.Functions {
-		if !f.Required() && f.Since > int(version) {
+		if f.Since > int(version) {
 			newer = append(newer, f.Symbol)
 		}
 	}
-	require.Equal(t, newer, l.API.Missing)
+	require.ElementsMatch(t, newer, l.API.Missing)
 
 	r = l.API.Init(0)
 	require.Contains(t, []driver.Result{driver.Success, driver.ErrorNoDevice}, r)

@@ -113,7 +113,7 @@ func TestNotFoundError(t *testing.T) {
 		{soname, errors.New("cannot open shared object file")},
 		{"/usr/lib64/" + soname, os.ErrNotExist},
 	}})
-	require.EqualError(t, err, `cuda: no usable CUDA driver library:
+	require.EqualError(t, err, `no usable CUDA driver library:
 	libcuda.so.1: cannot open shared object file
 	/usr/lib64/libcuda.so.1: file does not exist
 `+advice)
