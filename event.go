@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -276,7 +277,7 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if r == driver.ErrorNotReady {
 		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
 	}
-	return time.Duration(float64(ms) * float64(time.Millisecond)), check(op, r)
+	return time.Duration(math.Round(float64(ms) * 1e6)), check(op, r)
 }
 
 // eachOf returns rule, naming the event, if e or end does not hold to it. A

@@ -301,9 +301,11 @@ func Example_missingWait() {
 	release()
 
 	// Right: s waits for the default stream.
+	release = gpu.Hold(def)
 	check(cuda.Fill(def, x, 43))
 	check(s.WaitStream(def))
 	check(cuda.Copy(s, host, x))
+	release()
 	check(s.Synchronize())
 	fmt.Println("with the wait:", host.Slice())
 	// Output:

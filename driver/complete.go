@@ -24,8 +24,8 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s lacks %d functions that every CUDA driver since %d.%d has: %s; install a newer NVIDIA driver",
-		e.Source, len(e.Symbols), Floor/1000, Floor%1000/10, strings.Join(e.Symbols, ", "))
+	return fmt.Sprintf("%s lacks what every CUDA driver since %d.%d has: %s; install a newer NVIDIA driver",
+		e.Source, Floor/1000, Floor%1000/10, strings.Join(e.Symbols, ", "))
 }
 
 // Unwrap makes a MissingError match [ErrorCallRequiresNewerDriver] and
