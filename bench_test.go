@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -126,6 +127,26 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 				}
 			}
 		})
+	})
+	// What docs/design.md rejects: a goroutine that owns a thread and makes all
+	// calls on it.
+	b.Run("RecordByExecutor", func(b *testing.B) {
+		jobs, results := make(chan func() error), make(chan error)
+		defer close(jobs)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for job := range jobs {
+				results <- job()
+			}
+		}()
+		b.ReportAllocs()
+		for b.Loop() {
+			jobs <- func() error { return h.e.Record(h.s) }
+			if err := <-results; err != nil {
+				b.Fatal(err)
+			}
+		}
 	})
 	b.Run("NewEventRecordClose", func(b *testing.B) {
 		b.ReportAllocs()

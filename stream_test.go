@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -71,7 +72,7 @@ func TestStreamRules(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, least)
 		require.Negative(t, greatest)
-		for ask, want := range map[int]int{0: 0, -1: -1, 10: 0, 1 << 40: 0, -10: greatest, -1 << 40: greatest} {
+		for ask, want := range map[int]int{0: 0, -1: -1, 10: 0, math.MaxInt: 0, -10: greatest, math.MinInt: greatest} {
 			s := newStream(t, b.dev(), &cuda.StreamOptions{Priority: ask})
 			got, err := s.Priority()
 			require.NoError(t, err)
