@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/purecuda/cuda"
+)
+
+const (
+	// The default sizes: enough to reach a GPU's bandwidth, and little enough for
+	// the simulated one, whose copies are the host's.
+	defaultBatches   = 16
+	defaultSize      = 64 << 20
+	simulatedBatches = 8
+	simulatedSize    = 4 << 20
+
+	// maxPinned keeps a slip of the finger from pinning all of a machine's memory.
+	maxPinned = 16 << 30
+	// grace is how long an interrupted demo waits for the device before it ends
+	// without closing anything.
+	grace = 5 * time.Second
+)
+
+const demoDoes = "Runs a pipeline over two streams of the first device, and a third on the second\n" +
+	"device if there is one, ordered by events and stream waits alone. Checks every\n" +
+	"byte of the result, and shows how long each stage took by the device's clock."
+
+func demo(ctx context.Context, args []string, stdout, stderr io.Writer, from sources) int {
+	fs := newFlags(stderr, "demo", demoDoes)
+	which, batches, bytes := chooseAuto, 0, size(0)
+	fs.Var(&which, "driver", choiceHelp)
+	fs.IntVar(&batches, "batches", 0, fmt.Sprintf("`number` of batches, 1 to %d (default %d, simulated %d)", period, defaultBatches, simulatedBatches))
+	fs.Var(&bytes, "size", fmt.Sprintf("`bytes` of each batch, such as 4096 or 64MiB (default %v, simulated %v)", size(defaultSize), size(simulatedSize)))
+	asJSON := fs.Bool("json", false, "write one JSON object instead of text")
+	if code, ok := parse(fs, args); !ok {
+		return code
+	}
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if given["batches"] && (batches < 1 || batches > period) {
+		return misuse(fs, fmt.Sprintf("-batches %d: must be 1 to %d, so that each byte tells its batch", batches, period))
+	}
+
+	drv, err := from.open(which, "")
+	if err == nil && drv.DeviceCount() == 0 {
+		_, err = drv.OpenDevice(0) // says why there is none
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "purecuda demo: %v\nWithout a GPU try: purecuda demo -driver sim\n", err)
+		return exitFailed
+	}
+	defaults := [2]int{defaultBatches, defaultSize}
+	if drv.simulated {
+		defaults = [2]int{simulatedBatches, simulatedSize}
+	}
+	if !given["batches"] {
+		batches = defaults[0]
+	}
+	if !given["size"] {
+		bytes = size(defaults[1])
+	}
+	if bytes > maxPinned || pinned(batches, int(bytes)) > maxPinned {
+		return misuse(fs, fmt.Sprintf("%s of %v would take twice as much pinned memory, and the limit is %v",
+			count(batches, "batch"), bytes, size(maxPinned)))
+	}
+
+	r := &report{chosen: drv, batches: batches, size: bytes}
+	out := io.Writer(stdout)
+	if *asJSON {
+		out = io.Discard
+	}
+	fmt.Fprintf(out, "driver: %v\n", drv)
+	err = r.run(ctx)
+	r.table(out)
+	if err == nil {
+		fmt.Fprintln(out, r.verdict())
+	}
+	if *asJSON {
+		if werr := r.json(stdout, err); werr != nil && err == nil {
+			err = werr
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "purecuda demo%s: failed: %v\n", drv.mark(), err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// run makes the pipeline, runs it, and collects what there is to tell. At the
+// end everything is closed.
+func (r *report) run(ctx context.Context) (err error) {
+	cleanups := collectCleanupErrors(r.Driver)
+	devices, err := r.devices()
+	if err != nil {
+		return err
+	}
+	p, err := newPipeline(devices, r.batches, int(r.size))
+	if err == nil {
+		err = r.measure(ctx, p)
+	}
+	if err != nil && errors.Is(err, ctx.Err()) {
+		err = errors.New("interrupted")
+	}
+	// The copies must have ended before the memory that they use is freed, also
+	// when ctx has ended, but a device that hangs must not keep the process.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	serr := p.settle(last)
+	if errors.Is(serr, context.DeadlineExceeded) {
+		return errors.Join(err, fmt.Errorf("the device did not finish its work in another %v, so nothing was closed", grace))
+	}
+	if err == nil {
+		err = serr
+	}
+	if cerr := errors.Join(p.close(), cleanups()); err == nil && cerr != nil {
+		err = fmt.Errorf("closing: %w", cerr)
+	}
+	if left := leftOpen(r.Stats()); err == nil && left != "" {
+		err = fmt.Errorf("after everything was closed there are still: %s", left)
+	}
+	return err
+}
+
+// devices opens the first two devices, or the only one.
+func (r *report) devices() (all []*cuda.Device, err error) {
+	for i := range min(r.DeviceCount(), 2) {
+		d, err := r.OpenDevice(i)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// measure runs the pipeline, checks its result and reads its clocks.
+func (r *report) measure(ctx context.Context, p *pipeline) error {
+	if err := p.settle(ctx); err != nil {
+		return err
+	}
+	if err := p.run(ctx); err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	r.streams = len(p.streams)
+	for _, st := range p.all() {
+		if len(st.spans) == 0 {
+			continue
+		}
+		took, err := st.took()
+		if err != nil {
+			return err
+		}
+		r.rows = append(r.rows, row{Stream: st.stream, Device: st.device, Stage: st.name, Bytes: st.bytes, took: took})
+	}
+	return nil
+}
+
+// collectCleanupErrors returns a function that returns the failures that no
+// call could return.
+func collectCleanupErrors(drv *cuda.Driver) func() error {
+	var mu sync.Mutex
+	var errs []error
+	drv.OnCleanupError(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	})
+	return func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		return errors.Join(errs...)
+	}
+}
+
+// leftOpen names what is counted in s.
+func leftOpen(s cuda.Stats) string {
+	var left []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{
+		{s.Streams, "stream"}, {s.ExternalStreams, "external stream"}, {s.Events, "event"},
+		{s.Buffers, "buffer"}, {s.HostBuffers, "host buffer"}, {s.Forgotten, "forgotten object"},
+	} {
+		if c.n != 0 {
+			left = append(left, count(c.n, c.what))
+		}
+	}
+	return strings.Join(left, ", ")
+}

@@ -1,0 +1,96 @@
+// Command purecuda shows what package cuda does, and what it finds on a
+// machine:
+//
+//	purecuda demo    a pipeline over several streams, every byte checked
+//	purecuda info    the driver and its devices
+//
+// Without an NVIDIA driver both use a simulated GPU, and say so.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // something did not work
+	exitUsage  = 2 // the command line is wrong
+)
+
+const usage = `usage: purecuda <command> [flags]
+
+commands:
+  demo    run a pipeline over several streams and check every byte of its result
+  info    show the driver and its devices
+  help    show this text
+
+"purecuda <command> -h" lists the command's flags.
+Without an NVIDIA driver the commands use a simulated GPU, and say so.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// From the first signal on, the next one ends the process.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, system()))
+}
+
+// run is the command without the process around it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, from sources) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return exitUsage
+	}
+	switch name := args[0]; name {
+	case "demo":
+		return demo(ctx, args[1:], stdout, stderr, from)
+	case "info":
+		return info(args[1:], stdout, stderr, from)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	default:
+		fmt.Fprintf(stderr, "purecuda: there is no command %q\n\n%s", name, usage)
+		return exitUsage
+	}
+}
+
+// newFlags returns the flag set of a command. The first line of its help says
+// what the command does.
+func newFlags(stderr io.Writer, name, does string) *flag.FlagSet {
+	fs := flag.NewFlagSet("purecuda "+name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: purecuda %s [flags]\n\n%s\n\nflags:\n", name, does)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse parses the flags of a command that takes nothing else. If it is not ok
+// the command ends with the exit code.
+func parse(fs *flag.FlagSet, args []string) (code int, ok bool) {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, false
+	case err != nil: // the flag set has said what is wrong
+		return exitUsage, false
+	case fs.NArg() > 0:
+		return misuse(fs, fmt.Sprintf("unexpected argument %q", fs.Arg(0))), false
+	}
+	return exitOK, true
+}
+
+// misuse says what is wrong with the command line.
+func misuse(fs *flag.FlagSet, what string) int {
+	fmt.Fprintf(fs.Output(), "%s: %s\n%q lists the flags\n", fs.Name(), what, fs.Name()+" -h")
+	return exitUsage
+}
