@@ -100,6 +100,16 @@ func failure(op string, r driver.Result) error {
 	return e
 }
 
+// checkEvent is check for a question about an event or a wait for it. Once a
+// capture has ended, the driver answers INVALID_VALUE about the events recorded
+// in it; no other value in these calls can be invalid.
+func checkEvent(op string, r driver.Result) error {
+	if r == driver.ErrorInvalidValue {
+		return &Error{Op: op, Code: r, Err: ErrCaptured, Detail: "record it outside the capture before it is used there"}
+	}
+	return check(op, r)
+}
+
 func invalid(op, detail string) error { return &Error{Op: op, Err: ErrInvalid, Detail: detail} }
 
 func closed(op string) error { return &Error{Op: op, Err: ErrClosed} }

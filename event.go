@@ -166,7 +166,7 @@ func (e *Event) Wait(s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	return check(op, s.call(func(st driver.Stream) driver.Result {
+	return checkEvent(op, s.call(func(st driver.Stream) driver.Result {
 		var flags uint32
 		if e.opts.External {
 			status, r := api.StreamIsCapturing(st)
@@ -198,7 +198,7 @@ func (e *Event) Query() (bool, error) {
 	if r == driver.ErrorNotReady {
 		return false, nil
 	}
-	return r == driver.Success, check(op, r)
+	return r == driver.Success, checkEvent(op, r)
 }
 
 // Synchronize blocks the calling goroutine, and one thread, until the work that
@@ -216,7 +216,7 @@ func (e *Event) Synchronize() error {
 	}
 	defer h.release()
 	api := h.dev.driver.api
-	return check(op, h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) }))
+	return checkEvent(op, h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) }))
 }
 
 // SynchronizeContext waits until the work that the event marks is done, or ctx
@@ -277,7 +277,7 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if r == driver.ErrorNotReady {
 		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
 	}
-	return time.Duration(math.Round(float64(ms) * 1e6)), check(op, r)
+	return time.Duration(math.Round(float64(ms) * 1e6)), checkEvent(op, r)
 }
 
 // eachOf returns rule, naming the event, if e or end does not hold to it. A

@@ -201,14 +201,27 @@ func TestEventRules(t *testing.T) {
 		require.Equal(t, driver.Success, api.StreamBeginCapture(s.Handle(), driver.CaptureModeRelaxed))
 		e := newEvent(t, nil)
 		require.NoError(t, e.Record(s))
-		_, err := e.Query()
-		require.ErrorIs(t, err, cuda.ErrCaptured)
 		g, r := api.StreamEndCapture(s.Handle())
-		if r == driver.Success { // unless the query has ended the capture
-			require.Equal(t, driver.Success, api.GraphDestroy(g))
+		require.Equal(t, driver.Success, r)
+		require.Equal(t, driver.Success, api.GraphDestroy(g))
+		_, queryErr := e.Query()
+		for _, err := range []error{queryErr, e.Synchronize(), e.Wait(s), e.SynchronizeContext(t.Context()), <-e.Done()} {
+			require.ErrorIs(t, err, cuda.ErrCaptured)
 		}
 		require.NoError(t, e.Record(s))
 		require.NoError(t, e.Synchronize(), "recorded outside, it is an ordinary event again")
+	})
+
+	rule(t, "23 asking for an event while it is captured says so", 1, func(t *testing.T, b *backend) {
+		s := newStream(t, b.dev(), nil)
+		api := b.drv.API()
+		require.Equal(t, driver.Success, api.StreamBeginCapture(s.Handle(), driver.CaptureModeRelaxed))
+		e := newEvent(t, nil)
+		require.NoError(t, e.Record(s))
+		_, err := e.Query()
+		require.ErrorIs(t, err, cuda.ErrCaptured)
+		_, r := api.StreamEndCapture(s.Handle())
+		require.Equal(t, driver.ErrorStreamCaptureInvalidated, r, "and ends the capture")
 	})
 
 	rule(t, "22 an external event is ordinary outside a capture", 1, func(t *testing.T, b *backend) {

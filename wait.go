@@ -55,7 +55,7 @@ func (h *handle) poll(op string) (done bool, err error) {
 	case driver.ErrorNotReady:
 		return false, nil
 	default:
-		return true, check(op, r)
+		return true, checkEvent(op, r)
 	}
 }
 

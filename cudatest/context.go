@@ -1,0 +1,199 @@
+package cudatest
+
+import (
+	"github.com/purecuda/cuda/driver"
+)
+
+// context is the primary context of a device in a process. A context that is
+// retained anew after its release is another one, with the same handle.
+type context struct {
+	proc      *Process
+	dev       *device
+	handle    driver.Context
+	refs      int
+	destroyed bool
+
+	legacy  *stream
+	streams map[*stream]struct{} // those created and not destroyed
+	orphans []orphan             // work that destroyed streams left
+
+	fault   driver.Result // what a failed operation made of the context
+	faultAt int64         // when that will be; never if it will not
+}
+
+// orphan is the last work of a stream that was destroyed before it was done.
+type orphan struct {
+	op       *op
+	blocking bool
+}
+
+// contextBase is where context handles begin.
+const contextBase uint64 = 0x58d0_0800_0000
+
+func (p *Process) contextHandle(ordinal int) driver.Context {
+	return driver.Context(contextBase + uint64(p.num*deviceLimit+ordinal)*0x1000)
+}
+
+// ordinal returns the device of a context handle, or -1.
+func (p *Process) ordinal(h driver.Context) int {
+	for i := range p.contexts {
+		if p.contextHandle(i) == h {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *Process) devicePrimaryCtxRetain(d driver.Device) (driver.Context, driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return 0, r
+	}
+	g := p.gpu
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.advance()
+	c := p.primary(int(d))
+	if c.fault != driver.Success {
+		return 0, c.fault
+	}
+	c.refs++
+	return c.handle, driver.Success
+}
+
+// primary returns the primary context of a device, which need not be retained.
+func (p *Process) primary(ordinal int) *context {
+	c := p.contexts[ordinal]
+	if c == nil {
+		c = &context{
+			proc:    p,
+			dev:     p.gpu.devices[ordinal],
+			handle:  p.contextHandle(ordinal),
+			streams: map[*stream]struct{}{},
+			faultAt: never,
+		}
+		p.gpu.streams++
+		c.legacy = &stream{ctx: c, id: p.gpu.streams, legacy: true}
+		p.contexts[ordinal] = c
+	}
+	return c
+}
+
+// devicePrimaryCtxRelease may run in a cleanup: see the package's comment.
+func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
+	if r := p.device(d); r != driver.Success {
+		return r
+	}
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	c := p.contexts[d]
+	if c == nil || c.refs == 0 {
+		p.misuse("DevicePrimaryCtxRelease", "the context was not retained")
+		return driver.ErrorInvalidContext
+	}
+	if c.refs--; c.refs > 0 {
+		return driver.Success
+	}
+	// Its streams, events and memory stay listed: they were leaked.
+	c.destroyed = true
+	if c.fault == driver.Success {
+		p.contexts[d] = nil // a broken context cannot be made anew
+	}
+	for _, b := range p.blocks {
+		if b.ctx == c {
+			b.release()
+		}
+	}
+	return driver.Success
+}
+
+func (p *Process) devicePrimaryCtxGetState(d driver.Device) (flags uint32, active int32, r driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return 0, 0, r
+	}
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	if c := p.contexts[d]; c != nil && c.refs > 0 {
+		active = 1
+	}
+	return 0, active, driver.Success
+}
+
+// The priorities of a real device; numerically lower is more urgent.
+const (
+	leastPriority    = 0
+	greatestPriority = -5
+)
+
+func (p *Process) ctxGetStreamPriorityRange() (least, greatest int32, r driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	if _, r := p.here("CtxGetStreamPriorityRange"); r != driver.Success {
+		return 0, 0, r
+	}
+	return leastPriority, greatestPriority, driver.Success
+}
+
+func (p *Process) ctxSynchronize() driver.Result {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	c, r := p.here("CtxSynchronize")
+	if r != driver.Success {
+		return r
+	}
+	if p.capturedIn(c) || p.forbidden() {
+		return driver.ErrorStreamCaptureUnsupported
+	}
+	c.drain()
+	return c.answer()
+}
+
+// drain blocks until all work that is in the context now is done.
+func (c *context) drain() {
+	for _, o := range c.work() {
+		c.proc.gpu.await(c, o)
+	}
+}
+
+// answer is what a call that has waited answers.
+func (c *context) answer() driver.Result {
+	if c.proc.dead {
+		return driver.ErrorDeinitialized
+	}
+	return c.fault
+}
+
+// work returns the last unfinished operation of each stream.
+func (c *context) work() (ops []*op) {
+	if c.legacy.tail.pending() {
+		ops = append(ops, c.legacy.tail)
+	}
+	for s := range c.streams {
+		if s.tail.pending() {
+			ops = append(ops, s.tail)
+		}
+	}
+	for _, o := range c.orphans {
+		if o.op.pending() {
+			ops = append(ops, o.op)
+		}
+	}
+	return ops
+}
+
+// adopt keeps the work that a destroyed stream leaves.
+func (c *context) adopt(s *stream) {
+	if !s.tail.pending() {
+		return
+	}
+	if len(c.orphans) == cap(c.orphans) {
+		kept := c.orphans[:0]
+		for _, o := range c.orphans {
+			if o.op.pending() {
+				kept = append(kept, o)
+			}
+		}
+		clear(c.orphans[len(kept):])
+		c.orphans = kept
+	}
+	c.orphans = append(c.orphans, orphan{s.tail, s.blocking()})
+}

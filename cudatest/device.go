@@ -1,0 +1,81 @@
+package cudatest
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// device checks an ordinal for the functions that need no context.
+func (p *Process) device(d driver.Device) driver.Result {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	if r := p.ready(); r != driver.Success {
+		return r
+	}
+	if d < 0 || int(d) >= len(p.contexts) {
+		return driver.ErrorInvalidDevice
+	}
+	return driver.Success
+}
+
+func (p *Process) deviceGetCount() (int32, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	return int32(len(p.contexts)), p.ready()
+}
+
+func (p *Process) deviceGet(ordinal int32) (driver.Device, driver.Result) {
+	return driver.Device(ordinal), p.device(driver.Device(ordinal))
+}
+
+func (p *Process) deviceGetName(d driver.Device) (string, driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return "", r
+	}
+	return p.gpu.conf.Name, driver.Success
+}
+
+// deviceGetUUID makes identifiers that are the same for all processes of the
+// machine and differ between machines.
+func (p *Process) deviceGetUUID(d driver.Device) (id driver.UUID, r driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return id, r
+	}
+	copy(id[:], "sim\x00")
+	binary.BigEndian.PutUint64(id[4:], p.gpu.serial)
+	binary.BigEndian.PutUint32(id[12:], uint32(d))
+	return id, driver.Success
+}
+
+func (p *Process) deviceGetPCIBusID(d driver.Device) (string, driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return "", r
+	}
+	return fmt.Sprintf("0000:%02X:00.0", int(d)+1), driver.Success
+}
+
+func (p *Process) deviceGetAttribute(a driver.Attribute, d driver.Device) (int32, driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return 0, r
+	}
+	switch a {
+	case driver.AttributeMultiprocessorCount:
+		return 132, driver.Success
+	case driver.AttributeComputeCapabilityMajor:
+		return 9, driver.Success
+	case driver.AttributeUnifiedAddressing, driver.AttributeStreamPriorities, driver.AttributeStreamMemoryOperations:
+		return 1, driver.Success
+	case driver.AttributeComputeCapabilityMinor, driver.AttributeMemoryPools:
+		return 0, driver.Success
+	}
+	return 0, driver.ErrorInvalidValue
+}
+
+func (p *Process) deviceTotalMem(d driver.Device) (uint64, driver.Result) {
+	if r := p.device(d); r != driver.Success {
+		return 0, r
+	}
+	return p.gpu.conf.Memory, driver.Success
+}

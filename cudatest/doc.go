@@ -1,0 +1,61 @@
+// Package cudatest simulates CUDA GPUs for tests that run where there are none.
+//
+//	gpu := cudatest.New(cudatest.Config{})
+//	drv, err := cuda.OpenDriver(gpu.API())
+//
+// The simulation stands below package cuda, in place of NVIDIA's driver, so a
+// test on it runs the real library: it makes real streams and events and gets
+// the driver's own answers, the codes for misuse included. Stream order, events,
+// waits, the default stream, capture, several devices and several processes
+// behave as documented and as measured on real GPUs; [TestDriver] is the suite
+// that holds the simulation and real drivers to one rule.
+//
+// # Time
+//
+// A simulated operation has a duration and nothing runs in the background: it is
+// done when its finish time has come, which each call into the driver compares
+// with time.Now. Pretended work takes as long as a test says:
+//
+//	gpu.Run(stream, 10*time.Millisecond) // busy for that time
+//	release := gpu.Hold(stream)          // busy until release is called
+//	gpu.Fault(stream, driver.ErrorLaunchFailed)
+//
+// So tests need not sleep and hope. In a bubble of testing/synctest the time is
+// the bubble's: an hour of work passes at once and takes exactly an hour. The
+// GPU must then be made in the bubble. A runtime cleanup runs outside all
+// bubbles; it may destroy, free and release: that leaves the bubble's clock and
+// channels alone, and freeing device memory does not wait there.
+//
+// The times are the simulation's and say nothing about a real GPU.
+//
+// # Memory
+//
+// Device memory is memory of the test with addresses that the CPU cannot
+// follow. Copies and sets really move bytes, at the moment they finish, so a
+// missing wait reads stale data and a test can see it. Fresh memory holds
+// [Poison]. Pinned host memory is ordinary memory: where a program reads it
+// without having waited for the stream that writes it, the race detector says so.
+//
+// # Strictness
+//
+// [GPU.Check] reports what was leaked and every misuse with the line it came
+// from. Where the real driver may crash, such as on the use of a destroyed
+// handle, the simulation answers INVALID_HANDLE. It tracks which context is
+// current on which OS thread, so a call that runs on the wrong one answers
+// INVALID_CONTEXT. (Where the system has no cheap thread number, which is
+// everywhere but on Linux and Windows, the goroutine stands for the thread.)
+//
+// # Limits
+//
+// Kernels, host functions, memory pools and graph launches are not simulated,
+// because the driver table does not have them. All operations of different
+// streams overlap freely: there is no contention for copy engines, bandwidth or
+// multiprocessors, and priorities order nothing. The per-thread default stream
+// answers NOT_SUPPORTED. Only primary contexts exist. A context that is broken
+// by a fault lets go of other contexts' work that waits for it.
+//
+// For a program that watches pinned memory without calling the driver, a timer
+// makes the writes happen, late by the precision of Go's timers: about a
+// millisecond when idle. Waiting
+// calls, too, return as late as a timer is; none of them spins.
+package cudatest

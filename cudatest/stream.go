@@ -1,0 +1,262 @@
+package cudatest
+
+import (
+	"github.com/purecuda/cuda/driver"
+)
+
+// stream is a stream of a context, or its legacy default stream.
+type stream struct {
+	ctx      *context
+	handle   driver.Stream
+	id       uint64
+	flags    uint32
+	priority int32
+	legacy   bool
+	tail     *op // the last operation
+
+	capture  *capture
+	frontier []*node // what the next node of the capture comes after
+	made     site
+}
+
+// Handles are numbered and never given out again.
+const (
+	streamBase uint64 = 0x55d0_1000_0000
+	streamStep uint64 = 0x40
+)
+
+// blocking reports whether s synchronises with the legacy default stream.
+func (s *stream) blocking() bool { return !s.legacy && s.flags&driver.StreamNonBlocking == 0 }
+
+// before appends to ops the unfinished operations that whatever is enqueued now
+// comes after.
+func (s *stream) before(ops []*op) []*op {
+	if s.tail.pending() {
+		ops = append(ops, s.tail)
+	}
+	switch {
+	case s.legacy:
+		for b := range s.ctx.streams {
+			if b.blocking() && b.tail.pending() {
+				ops = append(ops, b.tail)
+			}
+		}
+		for _, o := range s.ctx.orphans {
+			if o.blocking && o.op.pending() {
+				ops = append(ops, o.op)
+			}
+		}
+	case s.blocking() && s.ctx.legacy.tail.pending():
+		ops = append(ops, s.ctx.legacy.tail)
+	}
+	return ops
+}
+
+// enqueue puts o at the end of s, or a node for it into the capture of s.
+func (s *stream) enqueue(o *op) driver.Result {
+	if r := s.implicit(); r != driver.Success {
+		return r
+	}
+	if s.capture != nil {
+		return s.capture.add(s, &node{op: o})
+	}
+	s.submit(o)
+	return driver.Success
+}
+
+// submit is enqueue for a stream that is not capturing.
+func (s *stream) submit(o *op, also ...*op) {
+	var buf [4]*op
+	o.ctx = s.ctx
+	g := s.ctx.proc.gpu
+	s.tail = g.submit(o, append(s.before(buf[:0]), also...)...)
+	g.rouse()
+}
+
+// point returns an operation that is done when all that is in s now is done;
+// nil if it is already.
+func (s *stream) point() *op {
+	var buf [4]*op
+	switch ops := s.before(buf[:0]); len(ops) {
+	case 0:
+		return nil
+	case 1:
+		return ops[0]
+	}
+	s.submit(&op{})
+	return s.tail
+}
+
+// stream finds the stream of a handle. fn names the caller.
+func (p *Process) stream(fn string, h driver.Stream) (*stream, driver.Result) {
+	if r := p.ready(); r != driver.Success {
+		return nil, r
+	}
+	switch h {
+	case 0, driver.StreamLegacy, driver.StreamPerThread:
+		c, r := p.current(fn)
+		switch {
+		case r != driver.Success:
+			return nil, r
+		case h == driver.StreamPerThread:
+			return nil, driver.ErrorNotSupported
+		}
+		return c.legacy, driver.Success
+	}
+	s := p.streams[h]
+	if s == nil {
+		p.badHandle(fn, "stream", uint64(h), streamBase, streamStep, p.gpu.streams)
+		return nil, driver.ErrorInvalidHandle
+	}
+	if s.ctx.destroyed {
+		return nil, driver.ErrorContextIsDestroyed
+	}
+	return s, driver.Success
+}
+
+// on finds a stream for work that is enqueued at the present.
+func (p *Process) on(fn string, h driver.Stream) (*stream, driver.Result) {
+	s, r := p.stream(fn, h)
+	if r != driver.Success {
+		return nil, r
+	}
+	p.gpu.advance()
+	return s, s.ctx.fault
+}
+
+func (p *Process) streamCreateWithPriority(flags uint32, priority int32) (driver.Stream, driver.Result) {
+	g := p.gpu
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, r := p.here("StreamCreateWithPriority")
+	if r != driver.Success {
+		return 0, r
+	}
+	if flags&^driver.StreamNonBlocking != 0 {
+		return 0, driver.ErrorInvalidValue
+	}
+	g.streams++
+	s := &stream{
+		ctx:      c,
+		handle:   driver.Stream(g.handle(streamBase, streamStep, g.streams)),
+		id:       g.streams,
+		flags:    flags,
+		priority: min(max(priority, greatestPriority), leastPriority),
+		made:     caller(),
+	}
+	p.streams[s.handle] = s
+	c.streams[s] = struct{}{}
+	return s.handle, driver.Success
+}
+
+// streamDestroy may run in a cleanup: see the package's comment.
+func (p *Process) streamDestroy(h driver.Stream) driver.Result {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	if r := p.ready(); r != driver.Success {
+		return r
+	}
+	s := p.streams[h]
+	if s == nil {
+		p.badHandle("StreamDestroy", "stream", uint64(h), streamBase, streamStep, p.gpu.streams)
+		return driver.ErrorInvalidHandle
+	}
+	delete(p.streams, h)
+	delete(s.ctx.streams, s)
+	if s.capture != nil {
+		s.capture.leave(s)
+	}
+	if s.ctx.destroyed {
+		return driver.ErrorContextIsDestroyed
+	}
+	s.ctx.adopt(s)
+	return s.ctx.fault
+}
+
+func (p *Process) streamGetPriority(h driver.Stream) (int32, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	s, r := p.stream("StreamGetPriority", h)
+	if r != driver.Success {
+		return 0, r
+	}
+	return s.priority, driver.Success
+}
+
+func (p *Process) streamGetFlags(h driver.Stream) (uint32, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	s, r := p.stream("StreamGetFlags", h)
+	if r != driver.Success {
+		return 0, r
+	}
+	return s.flags, driver.Success
+}
+
+func (p *Process) streamGetCtx(h driver.Stream) (driver.Context, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	s, r := p.stream("StreamGetCtx", h)
+	if r != driver.Success {
+		return 0, r
+	}
+	return s.ctx.handle, driver.Success
+}
+
+func (p *Process) streamGetID(h driver.Stream) (uint64, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	s, r := p.stream("StreamGetID", h)
+	if r != driver.Success {
+		return 0, r
+	}
+	return s.id, driver.Success
+}
+
+// watch finds a stream for a call that asks or waits for its end, and the
+// operations that the call is about.
+func (p *Process) watch(fn string, h driver.Stream) (*stream, []*op, driver.Result) {
+	s, r := p.on(fn, h)
+	switch {
+	case r != driver.Success:
+		return nil, nil, r
+	case s.capture != nil:
+		s.capture.kill()
+		return nil, nil, driver.ErrorStreamCaptureUnsupported
+	case p.forbidden():
+		return nil, nil, driver.ErrorStreamCaptureUnsupported
+	}
+	if r := s.implicit(); r != driver.Success {
+		return nil, nil, r
+	}
+	if s.legacy { // it stands for the blocking streams too
+		return s, s.before(nil), driver.Success
+	}
+	if s.tail.pending() {
+		return s, []*op{s.tail}, driver.Success
+	}
+	return s, nil, driver.Success
+}
+
+func (p *Process) streamQuery(h driver.Stream) driver.Result {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	_, ops, r := p.watch("StreamQuery", h)
+	if r == driver.Success && len(ops) > 0 {
+		return driver.ErrorNotReady
+	}
+	return r
+}
+
+func (p *Process) streamSynchronize(h driver.Stream) driver.Result {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	s, ops, r := p.watch("StreamSynchronize", h)
+	if r != driver.Success {
+		return r
+	}
+	for _, o := range ops {
+		p.gpu.await(s.ctx, o)
+	}
+	return s.ctx.answer()
+}
