@@ -249,11 +249,8 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if e == nil || end == nil {
 		return 0, nilEvent(op)
 	}
-	if err := e.eachOf(end, op, ErrNotTimed, func(e *Event) bool { return e.opts.Timing }); err != nil {
-		return 0, err
-	}
-	if err := e.eachOf(end, op, ErrNotRecorded, func(e *Event) bool { return e.recorded.Load() }); err != nil {
-		return 0, err
+	if !e.opts.Timing || !end.opts.Timing || !e.recorded.Load() || !end.recorded.Load() {
+		return 0, notMeasurable(op, e, end)
 	}
 	from, to := e.h.Load(), end.h.Load()
 	if from.dev != to.dev {
@@ -280,19 +277,31 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	return time.Duration(math.Round(float64(ms) * 1e6)), checkEvent(op, r)
 }
 
-// eachOf returns rule, naming the event, if e or end does not hold to it. A
-// closed event breaks every rule in the same way.
-func (e *Event) eachOf(end *Event, op string, rule error, holds func(*Event) bool) error {
-	for i, each := range [2]*Event{e, end} {
-		if holds(each) {
-			continue
+// notMeasurable says which of the two events breaks which rule; a closed event
+// breaks them all. The rules are checked in this order, each for both events.
+func notMeasurable(op string, start, end *Event) error {
+	for _, rule := range []struct {
+		err   error
+		holds func(*Event) bool
+	}{
+		{ErrNotTimed, func(e *Event) bool { return e.opts.Timing }},
+		{ErrNotRecorded, func(e *Event) bool { return e.recorded.Load() }},
+	} {
+		for i, e := range [...]*Event{start, end} {
+			if rule.holds(e) {
+				continue
+			}
+			h, err := e.acquire(op)
+			if err != nil {
+				return err
+			}
+			if h != nil {
+				h.release()
+			}
+			return &Error{Op: op, Err: rule.err, Detail: [...]string{"the start event", "the end event"}[i]}
 		}
-		if _, err := each.acquire(op); err != nil {
-			return err
-		}
-		return &Error{Op: op, Err: rule, Detail: [2]string{"the start event", "the end event"}[i]}
 	}
-	return nil
+	return &Error{Op: op, Err: ErrNotRecorded} // when the caller looked
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait; streams that wait

@@ -146,6 +146,7 @@ func TestEventRules(t *testing.T) {
 	rule(t, "20 elapsed time checks timing, then records, then completion", 1, func(t *testing.T, b *backend) {
 		s := newStream(t, b.dev(), nil)
 		start, end, untimed := newEvent(t, timed()), newEvent(t, timed()), newEvent(t, nil)
+		require.NoError(t, untimed.Record(s))
 		_, err := untimed.ElapsedTime(end)
 		require.ErrorIs(t, err, cuda.ErrNotTimed)
 		require.ErrorContains(t, err, "start event")
