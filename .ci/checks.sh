@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # tmp comes from .ci/run
 # The steps of .ci/run that are more than one command. Sourced, not run; wants
 # $tmp.
 
@@ -65,7 +65,8 @@ imports() {
 	! grep -q -- '--- SKIP' "$tmp/imports" || fail 'skipped'
 }
 
-# fuzz runs every fuzz target of the module for a few seconds.
+# fuzz runs every fuzz target of the module for a few seconds. Inputs that reach
+# new code are kept as they come: to make them smaller would take the whole time.
 fuzz() {
 	local names=() word rest
 	go test -list '^Fuzz' ./... >"$tmp/fuzz"
@@ -74,7 +75,7 @@ fuzz() {
 		Fuzz*) names+=("$word") ;;
 		ok)
 			for word in "${names[@]}"; do
-				go test -run '^$' -fuzz "^$word\$" -fuzztime 5s -parallel 1 "${rest%%[[:space:]]*}"
+				go test -run '^$' -fuzz "^$word\$" -fuzztime 5s -fuzzminimizetime 1x -parallel 1 "${rest%%[[:space:]]*}"
 			done
 			names=()
 			;;
@@ -97,11 +98,12 @@ demo_simulated() {
 # needed_libraries sees that the programs depend on the C library alone: CUDA is
 # found at run time or not at all.
 needed_libraries() {
-	local arch needed library
+	local arch needed=() library
 	for arch in amd64 arm64; do
-		needed=$(LC_ALL=C readelf -d "$tmp/bin/linux-$arch" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
-		echo "$arch:" $needed
-		for library in $needed; do
+		mapfile -t needed < <(LC_ALL=C readelf -d "$tmp/bin/linux-$arch" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+		echo "$arch: ${needed[*]}"
+		((${#needed[@]} > 0)) || fail 'none, or unreadable'
+		for library in "${needed[@]}"; do
 			[[ $library =~ ^(libc|libdl|libpthread|ld-linux[-a-z0-9_]*)\.so\.[0-9]+$ ]] || fail "$library must not be needed"
 		done
 	done
@@ -132,7 +134,9 @@ info_without_gpu() {
 }
 
 loader_on_driver() {
-	PURECUDA_TEST_LIBRARY=$(driver_library) go test -count=1 -v -run Real ./loader
+	PURECUDA_TEST_LIBRARY=$(driver_library) # a failure counts here, but not before a command
+	export PURECUDA_TEST_LIBRARY
+	go test -count=1 -v -run Real ./loader
 }
 
 qemu=(qemu-aarch64-static -L /usr/aarch64-linux-gnu)

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # tmp comes from .ci/run
 # Helpers of .ci/run: steps, each with its time and its output in one piece, and
 # lanes of steps that run at the same time. Sourced, not run; wants $tmp.
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # tmp comes from .ci/run
 # The tools and the driver library that .ci/run needs beyond Go, gcc and git, for
 # Debian on amd64. Sourced, not run; wants $tmp.
 #
