@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -40,20 +41,42 @@ func allocatesNothing(t *testing.T, drv *cuda.Driver) {
 //go:embed testdata/driver.c
 var driverSource string
 
-// libraryDriver opens a driver library compiled from testdata/driver.c.
+// libraryDriver opens a driver library compiled from testdata/driver.c, here or,
+// where PURECUDA_TEST_C_LIBRARY names it, elsewhere.
 func libraryDriver(t testing.TB) *cuda.Driver {
-	source := driverSource
-	for _, f := range driver.Functions {
-		if !strings.Contains(source, " "+f.Symbol+"(") {
-			source += fmt.Sprintf("CUresult %s(void) { return 0; }\n", f.Symbol)
+	path := os.Getenv("PURECUDA_TEST_C_LIBRARY")
+	if path == "" {
+		source := driverSource
+		for _, f := range driver.Functions {
+			if !strings.Contains(source, " "+f.Symbol+"(") {
+				source += fmt.Sprintf("CUresult %s(void) { return 0; }\n", f.Symbol)
+			}
 		}
+		path = testlib.Compile(t, source)
 	}
-	drv, err := cuda.Open(&cuda.Options{Library: testlib.Compile(t, source)})
+	drv, err := cuda.Open(&cuda.Options{Library: path})
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
 	return drv
+}
+
+// A handle of another process goes to C as a struct by value, which each
+// platform passes in a way of its own.
+func TestHandleCrossesByValue(t *testing.T) {
+	d, err := libraryDriver(t).OpenDevice(0)
+	require.NoError(t, err)
+	var h driver.IPCEventHandle
+	var sum uintptr
+	for i := range h {
+		h[i] = byte(i*7 + 1)
+		sum = sum*31 + uintptr(h[i])
+	}
+	e, err := d.OpenEvent(h)
+	require.NoError(t, err)
+	defer e.Close()
+	require.Equal(t, driver.Event(sum), e.Handle())
 }
 
 // BenchmarkLibrary measures what a call costs above an empty C function.

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,13 @@ func rule(t *testing.T, name string, devices int, f func(t *testing.T, b *backen
 	t.Run("rule "+name, func(t *testing.T) {
 		t.Run("simulated", func(t *testing.T) {
 			gpu := cudatest.New(cudatest.Config{Devices: max(devices, 1)})
+			t.Cleanup(func() { // misuse is the point of some rules, but leaks are of none
+				for _, p := range gpu.Problems() {
+					if strings.HasPrefix(p, "leaked") {
+						t.Error(p)
+					}
+				}
+			})
 			drv, err := cuda.OpenDriver(gpu.API())
 			require.NoError(t, err)
 			run(t, drv, f)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -76,7 +77,7 @@ func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
 		words := unsafe.Slice((*uint32)(unsafe.Pointer(&v)), size/4)
 		for _, w := range words {
 			if w != words[0] {
-				return &Error{Op: op, Code: driver.ErrorNotSupported,
+				return &Error{Op: op, Err: errors.ErrUnsupported,
 					Detail: fmt.Sprintf("the driver sets at most 4 bytes at a time, and the words of %v differ", v)}
 			}
 		}

@@ -133,7 +133,7 @@ func (d *Device) bound(f func() driver.Result) driver.Result {
 	if r = api.CtxPushCurrent(c); r == driver.Success {
 		r = f()
 		if _, popped := api.CtxPopCurrent(); r == driver.Success {
-			r = popped
+			r = popped // else f's own failure says more
 		}
 	}
 	runtime.UnlockOSThread()
@@ -149,4 +149,12 @@ func (d *Device) call(f func() driver.Result) driver.Result {
 		r = d.bound(f)
 	}
 	return r
+}
+
+// destroyEvent destroys an event that no handle owns.
+func (d *Device) destroyEvent(e driver.Event) {
+	r := d.call(func() driver.Result { return d.driver.api.EventDestroy(e) })
+	if r != driver.Success && r != driver.ErrorDeinitialized {
+		d.driver.cleanupFailed(failure("event destroy", r))
+	}
 }

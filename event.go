@@ -32,25 +32,6 @@ type Event struct {
 	cleanup runtime.Cleanup
 }
 
-// EventOptions say how an event is made. The zero value is the cheapest: it
-// orders streams and can be waited for.
-type EventOptions struct {
-	// Timing makes the event usable for [Event.ElapsedTime]. Recording costs more.
-	Timing bool
-	// Blocking makes Synchronize put its thread to sleep instead of spinning: less
-	// load, later by tens of microseconds. It changes nothing for streams.
-	Blocking bool
-	// Interprocess makes the event usable for [Event.IPCHandle]. It excludes
-	// Timing.
-	Interprocess bool
-	// External makes recording and waiting inside a stream capture nodes of the
-	// graph, which act at each replay, instead of orders within the capture.
-	External bool
-	// Device is where the event is made if it is exported before it was ever
-	// recorded. nil: the current device of context.Background().
-	Device *Device
-}
-
 // NewEvent makes an event. It makes no driver call and cannot fail; opts that
 // contradict each other (Interprocess with Timing) make every use of the event
 // fail, the first method called says why. A nil opts means the defaults.
@@ -64,19 +45,19 @@ func NewEvent(opts *EventOptions) *Event {
 
 // Device returns the event's device, or nil before it was made.
 func (e *Event) Device() *Device {
-	if h := e.h.Load(); h != nil {
-		return h.dev
+	if e == nil || e.h.Load() == nil {
+		return nil
 	}
-	return nil
+	return e.h.Load().dev
 }
 
 // Handle returns the native CUevent, 0 before it was made. Other libraries can
 // use it for as long as e is open and reachable.
 func (e *Event) Handle() driver.Event {
-	if h := e.h.Load(); h != nil {
-		return driver.Event(h.native)
+	if e == nil || e.h.Load() == nil {
+		return 0
 	}
-	return 0
+	return driver.Event(e.h.Load().native)
 }
 
 // Record marks the point that s has reached: the event completes when all work
@@ -107,11 +88,14 @@ func (e *Event) record(op string, s *Stream) error {
 			return err
 		}
 	}
-	if h.dev != s.dev {
-		return mismatch(op, h.dev, s.dev)
-	}
-	if !h.acquire() {
+	ok := h.acquire()
+	runtime.KeepAlive(e)
+	if !ok {
 		return closed(op)
+	}
+	if h.dev != s.dev {
+		h.release()
+		return mismatch(op, h.dev, s.dev)
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
@@ -225,7 +209,10 @@ func (e *Event) Synchronize() error {
 // during the wait, the wait moves along; if it is closed, the wait ends with
 // [ErrClosed].
 func (e *Event) SynchronizeContext(ctx context.Context) error {
-	const op = "event synchronize"
+	return e.synchronize(ctx, "event synchronize")
+}
+
+func (e *Event) synchronize(ctx context.Context, op string) error {
 	if e == nil {
 		return nilEvent(op)
 	}
@@ -234,6 +221,7 @@ func (e *Event) SynchronizeContext(ctx context.Context) error {
 		return err
 	}
 	h.release() // a Close must end the wait, so the wait holds no reference
+	defer runtime.KeepAlive(e)
 	return await(ctx, op, h)
 }
 
@@ -253,6 +241,9 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 		return 0, notMeasurable(op, e, end)
 	}
 	from, to := e.h.Load(), end.h.Load()
+	if from.dev.driver != to.dev.driver {
+		return 0, twoDrivers(op)
+	}
 	if from.dev != to.dev {
 		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
 			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
@@ -306,8 +297,8 @@ func notMeasurable(op string, start, end *Event) error {
 
 // Close destroys the event (cuEventDestroy). It does not wait; streams that wait
 // for the event still do, and so do calls of other goroutines that are inside
-// the driver. Afterwards every method fails with [ErrClosed]; closing again is
-// nil.
+// the driver. Afterwards every method that can fail fails with [ErrClosed];
+// closing again is nil.
 func (e *Event) Close() error {
 	if e == nil {
 		return nil
@@ -378,10 +369,12 @@ func (e *Event) adopt(h *handle) {
 // error if that is because e was closed or can never be made.
 func (e *Event) acquire(op string) (*handle, error) {
 	if h := e.h.Load(); h != nil {
-		if h.acquire() {
-			return h, nil
+		ok := h.acquire()
+		runtime.KeepAlive(e) // until then a collected e would close h
+		if !ok {
+			return nil, closed(op)
 		}
-		return nil, closed(op)
+		return h, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -389,26 +382,6 @@ func (e *Event) acquire(op string) (*handle, error) {
 		return nil, closed(op)
 	}
 	return nil, e.opts.validate(op)
-}
-
-func (o *EventOptions) validate(op string) error {
-	if o.Interprocess && o.Timing {
-		return invalid(op, "an interprocess event cannot have timing: the driver shares the mark, not the clock")
-	}
-	return nil
-}
-
-func (o *EventOptions) flags() (flags uint32) {
-	if !o.Timing {
-		flags |= driver.EventDisableTiming
-	}
-	if o.Blocking {
-		flags |= driver.EventBlockingSync
-	}
-	if o.Interprocess {
-		flags |= driver.EventInterprocess
-	}
-	return flags
 }
 
 // queryEvent asks the driver; the caller holds a reference.

@@ -82,6 +82,10 @@ func TestEventRules(t *testing.T) {
 		require.ErrorContains(t, err, "device 0")
 		require.ErrorContains(t, err, "device 1")
 		require.NoError(t, e.Wait(other))
+		gone := cuda.NewEvent(nil)
+		require.NoError(t, gone.Record(s))
+		require.NoError(t, gone.Close())
+		require.ErrorIs(t, gone.Record(other), cuda.ErrClosed)
 		bound := newEvent(t, &cuda.EventOptions{Device: b.devices[1]})
 		require.ErrorIs(t, bound.Record(s), cuda.ErrDeviceMismatch)
 		require.NoError(t, bound.Record(other))
@@ -255,9 +259,13 @@ func TestEventRules(t *testing.T) {
 			for _, err := range []error{queryErr, handleErr, e.Record(s), e.Wait(s), e.Synchronize(), e.SynchronizeContext(t.Context()), <-e.Done()} {
 				require.ErrorIs(t, err, cuda.ErrClosed)
 			}
+			ordinary := cuda.NewEvent(nil)
+			require.NoError(t, ordinary.Close())
+			_, err := ordinary.IPCHandle()
+			require.ErrorIs(t, err, cuda.ErrClosed)
 			closed := cuda.NewEvent(timed())
 			require.NoError(t, closed.Close())
-			_, err := closed.ElapsedTime(closed)
+			_, err = closed.ElapsedTime(closed)
 			require.ErrorIs(t, err, cuda.ErrClosed)
 		}
 	})
@@ -311,6 +319,8 @@ func TestNilEventIsAnError(t *testing.T) {
 		require.ErrorIs(t, err, cuda.ErrInvalid)
 	}
 	require.NoError(t, e.Close())
+	require.Zero(t, e.Handle())
+	require.Nil(t, e.Device())
 	require.Equal(t, "cuda.Event(nil)", e.String())
 	require.ErrorIs(t, cuda.NewEvent(nil).Record(nil), cuda.ErrInvalid)
 	var typed *cuda.Error

@@ -25,12 +25,14 @@ type handle struct {
 	pointer unsafe.Pointer
 	// spare is, for a stream, an event that WaitStream records; see takeSpare.
 	spare atomic.Uintptr
+	// gone is closed by Close, for those who wait; made by the first of them.
+	gone atomic.Pointer[chan struct{}]
 }
 
-// closing is added to refs when the owner lets go: the count goes far below
+// letGo is added to refs when the owner lets go: the count goes far below
 // zero and acquire fails. destroyed marks that the last reference went.
 const (
-	closing   = -1 << 40
+	letGo     = -1 << 40
 	destroyed = -1 << 60
 )
 
@@ -50,7 +52,7 @@ func (h *handle) acquire() bool {
 
 // release gives a call's reference back.
 func (h *handle) release() {
-	if h.refs.Add(-1) == closing {
+	if h.refs.Add(-1) == letGo {
 		if r := h.destroyOnce(); r != driver.Success {
 			h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
 		}
@@ -65,7 +67,10 @@ func (h *handle) close() driver.Result {
 		if n < 0 {
 			return driver.Success
 		}
-		if h.refs.CompareAndSwap(n, n+closing) {
+		if h.refs.CompareAndSwap(n, n+letGo) {
+			if c := h.gone.Load(); c != nil {
+				close(*c)
+			}
 			if n == 0 {
 				return h.destroyOnce()
 			}
@@ -77,10 +82,23 @@ func (h *handle) close() driver.Result {
 // closed reports whether the owner has let go.
 func (h *handle) closed() bool { return h.refs.Load() < 0 }
 
+// closing returns a channel that is closed when the owner lets go. Who waits for
+// it asks closed once afterwards: the owner may have let go before.
+func (h *handle) closing() <-chan struct{} {
+	if c := h.gone.Load(); c != nil {
+		return *c
+	}
+	c := make(chan struct{})
+	if h.gone.CompareAndSwap(nil, &c) {
+		return c
+	}
+	return *h.gone.Load()
+}
+
 // destroyOnce destroys the object unless another goroutine does: a failing
-// acquire brings the count back to closing for a second time.
+// acquire brings the count back to letGo for a second time.
 func (h *handle) destroyOnce() driver.Result {
-	if !h.refs.CompareAndSwap(closing, destroyed) {
+	if !h.refs.CompareAndSwap(letGo, destroyed) {
 		return driver.Success
 	}
 	h.dev.driver.live[h.kind].Add(-1)
@@ -93,14 +111,14 @@ func (h *handle) destroyOnce() driver.Result {
 
 func (h *handle) destroy() driver.Result {
 	api := h.dev.driver.api
+	if e := h.spare.Swap(0); e != 0 {
+		h.dev.destroyEvent(driver.Event(e))
+	}
 	switch h.kind {
 	case kindEvent:
 		return h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
-		if e := h.spare.Swap(0); e != 0 {
-			h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(e)) })
-		}
-		return h.dev.bound(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
+		return h.dev.call(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
 	case kindBuffer:
 		return h.dev.bound(func() driver.Result { return api.MemFree(driver.DevicePtr(h.native)) })
 	case kindHostBuffer:
@@ -111,17 +129,25 @@ func (h *handle) destroy() driver.Result {
 }
 
 // forget is the net under a forgotten Close: it runs when the owner has become
-// garbage, on a goroutine of the runtime.
+// garbage, on the goroutine that runs all of the program's cleanups. Nobody
+// waits for the handle then: who waits keeps the owner alive.
 func (h *handle) forget() {
 	if h.closed() {
 		return
 	}
-	drv := h.dev.driver
-	drv.forgotten.Add(1)
-	var r driver.Result
-	drv.relaxed(func() driver.Result { r = h.close(); return r })
-	if r != driver.Success {
-		drv.cleanupFailed(failure(h.kind.String()+" destroy", r))
+	if h.kind != kindExternalStream { // of that nothing is lost
+		h.dev.driver.forgotten.Add(1)
+	}
+	if h.kind == kindBuffer { // freeing waits for the device, which other cleanups must not
+		go h.closeRelaxed()
+	} else {
+		h.closeRelaxed()
+	}
+}
+
+func (h *handle) closeRelaxed() {
+	if r := h.dev.driver.relaxed(h.close); r != driver.Success {
+		h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
 	}
 }
 
@@ -132,11 +158,9 @@ func (h *handle) forget() {
 func (d *Driver) relaxed(f func() driver.Result) driver.Result {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	previous, r := d.api.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed)
-	if r != driver.Success {
-		return r
+	if previous, r := d.api.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed); r == driver.Success {
+		defer d.api.ThreadExchangeStreamCaptureMode(previous)
 	}
-	defer d.api.ThreadExchangeStreamCaptureMode(previous)
 	return f()
 }
 

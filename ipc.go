@@ -22,17 +22,19 @@ func (e *Event) IPCHandle() (driver.IPCEventHandle, error) {
 	if e == nil {
 		return none, nilEvent(op)
 	}
-	if !e.opts.Interprocess {
-		return none, &Error{Op: op, Err: ErrNotInterprocess, Detail: "make it with EventOptions{Interprocess: true}"}
-	}
 	h, err := e.acquire(op)
-	if h == nil && err == nil {
+	if h == nil && err == nil && e.opts.Interprocess {
 		h, err = e.export(op)
 	}
 	if err != nil {
 		return none, err
 	}
-	defer h.release()
+	if h != nil {
+		defer h.release()
+	}
+	if !e.opts.Interprocess {
+		return none, &Error{Op: op, Err: ErrNotInterprocess, Detail: "make it with EventOptions{Interprocess: true}"}
+	}
 	var bytes driver.IPCEventHandle
 	r := h.dev.bound(func() (r driver.Result) {
 		bytes, r = h.dev.driver.api.IPCGetEventHandle(driver.Event(h.native))
@@ -47,7 +49,7 @@ func (e *Event) export(op string) (*handle, error) {
 	if d == nil {
 		var err error
 		if d, err = CurrentDevice(context.Background()); err != nil {
-			return nil, err
+			return nil, &Error{Op: op, Err: err, Detail: "record the event first, or set EventOptions.Device"}
 		}
 	}
 	if _, err := e.create(op, d); err != nil {

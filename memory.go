@@ -77,7 +77,9 @@ func (b *Buffer[T]) hold(op string) (*handle, error) {
 	if b == nil {
 		return nil, invalid(op, "the buffer is nil")
 	}
-	return holdMemory(op, b.h)
+	h, err := holdMemory(op, b.h)
+	runtime.KeepAlive(b) // until then a collected b would close h
+	return h, err
 }
 
 func (b *Buffer[T]) element(T) {}

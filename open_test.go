@@ -131,7 +131,11 @@ func TestTwoDrivers(t *testing.T) {
 	s, other := newStream(t, d, nil), newStream(t, foreign, nil)
 	e := newEvent(t, nil)
 	require.NoError(t, e.Record(s))
-	for _, err := range []error{e.Record(other), e.Wait(other), s.WaitStream(other),
+	start, end := newEvent(t, timed()), newEvent(t, timed())
+	require.NoError(t, start.Record(s))
+	require.NoError(t, end.Record(other))
+	_, elapsedErr := start.ElapsedTime(end)
+	for _, err := range []error{elapsedErr, e.Record(other), e.Wait(other), s.WaitStream(other),
 		cuda.Copy(s, alloc[uint8](t, d, 1), alloc[uint8](t, foreign, 1)), cuda.Fill(other, alloc[uint8](t, d, 1), 0)} {
 		require.ErrorIs(t, err, cuda.ErrDeviceMismatch)
 		require.ErrorContains(t, err, "two different drivers")

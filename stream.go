@@ -69,9 +69,13 @@ func clamp32(n int) int32 { return int32(max(-1<<30, min(n, 1<<30))) }
 func (d *Device) wrap(native driver.Stream, k kind) *Stream {
 	s := &Stream{dev: d, h: newHandle(d, k, uint64(native))}
 	s.id = uint64(native)
-	if id, r := d.driver.api.StreamGetID(native); r == driver.Success {
-		s.id = id
-	}
+	d.call(func() driver.Result {
+		id, r := d.driver.api.StreamGetID(native)
+		if r == driver.Success {
+			s.id = id
+		}
+		return r
+	})
 	s.cleanup = runtime.AddCleanup(s, (*handle).forget, s.h)
 	return s
 }
@@ -82,53 +86,27 @@ func (d *Device) wrap(native driver.Stream, k kind) *Stream {
 // the device each time.
 func (d *Device) DefaultStream() *Stream { return &d.defaultStream }
 
-// ExternalStream wraps a stream made elsewhere: by a C library, PyTorch, or any
-// protocol that passes handles. The wrapper never destroys it; whoever made it
-// must keep it alive. Handles 0 and 1 give the default stream. Handle 2, the
-// per-thread default stream, is refused: goroutines have no thread.
-//
-// The driver cannot check a handle that was never valid: a made-up one may
-// crash the process. A stream that is not of the device's primary context is
-// an error.
-func (d *Device) ExternalStream(native driver.Stream) (*Stream, error) {
-	const op = "external stream"
-	switch native {
-	case 0, driver.StreamLegacy:
-		return d.DefaultStream(), nil
-	case driver.StreamPerThread:
-		return nil, &Error{Op: op, Code: driver.ErrorNotSupported,
-			Detail: "handle 2 is the calling thread's default stream, and goroutines have no thread; create a stream instead"}
-	}
-	own, r := d.context()
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	var of driver.Context
-	r = d.call(func() (r driver.Result) {
-		of, r = d.driver.api.StreamGetCtx(native)
-		return r
-	})
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	if of != own {
-		return nil, &Error{Op: op, Err: ErrDeviceMismatch,
-			Detail: fmt.Sprintf("stream %#x belongs to another device, or to a context other than device %d's primary one", uintptr(native), d.index)}
-	}
-	return d.wrap(native, kindExternalStream), nil
-}
-
 // Device returns the stream's device.
-func (s *Stream) Device() *Device { return s.dev }
+func (s *Stream) Device() *Device {
+	if s == nil {
+		return nil
+	}
+	return s.dev
+}
 
 // Handle returns the native CUstream, 0 for a default stream. Other libraries
 // can use it for as long as s is open and reachable.
-func (s *Stream) Handle() driver.Stream { return driver.Stream(s.h.native) }
+func (s *Stream) Handle() driver.Stream {
+	if s == nil || s.h == nil {
+		return 0
+	}
+	return driver.Stream(s.h.native)
+}
 
 // ID returns a number that no other stream of the process has or will have, 0
 // for default streams (cuStreamGetId). Drivers before CUDA 12.0 have no such
 // number: there it is the handle, which the driver may give out again.
-func (s *Stream) ID() uint64 { return s.id }
+func (s *Stream) ID() uint64 { return s.Key().id }
 
 // StreamKey identifies a stream as a map key: two Streams with equal keys are
 // the same stream.
@@ -138,7 +116,12 @@ type StreamKey struct {
 }
 
 // Key returns the stream's identity, for use as a map key.
-func (s *Stream) Key() StreamKey { return StreamKey{s.dev, s.id} }
+func (s *Stream) Key() StreamKey {
+	if s == nil {
+		return StreamKey{}
+	}
+	return StreamKey{s.dev, s.id}
+}
 
 // Equal reports whether s and o are the same stream of the same device,
 // whichever way each was made. Two nil streams are equal.
@@ -197,64 +180,6 @@ func (s *Stream) RecordEvent(e *Event) (*Event, error) {
 // WaitEvent makes the work enqueued on s from now on wait for e; see [Event.Wait].
 func (s *Stream) WaitEvent(e *Event) error { return e.Wait(s) }
 
-// WaitStream makes the work enqueued on s from now on wait for all work that
-// was enqueued on other before the call (cuEventRecord, cuStreamWaitEvent). It
-// returns at once. The streams may be of two devices. Waiting for oneself does
-// nothing.
-func (s *Stream) WaitStream(other *Stream) error {
-	const op = "stream wait stream"
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	if err := other.acquire(op); err != nil {
-		return err
-	}
-	defer other.h.release()
-	if s.dev.driver != other.dev.driver {
-		return twoDrivers(op)
-	}
-	if s.Equal(other) {
-		return nil
-	}
-	e, r := other.takeSpare()
-	if r != driver.Success {
-		return failure(op, r)
-	}
-	api := s.dev.driver.api
-	r = other.call(func(h driver.Stream) driver.Result { return api.EventRecord(e, h) })
-	if r == driver.Success {
-		r = s.call(func(h driver.Stream) driver.Result { return api.StreamWaitEvent(h, e, 0) })
-	}
-	other.putSpare(e)
-	return check(op, r)
-}
-
-// takeSpare takes the stream's spare event, or makes one. The caller has it
-// for itself, so that a wait never refers to another goroutine's later record.
-// Once the wait is enqueued the event may be recorded again: the wait keeps to
-// the record that it saw.
-func (s *Stream) takeSpare() (driver.Event, driver.Result) {
-	if e := s.h.spare.Swap(0); e != 0 {
-		return driver.Event(e), driver.Success
-	}
-	var e driver.Event
-	r := s.dev.bound(func() (r driver.Result) {
-		e, r = s.dev.driver.api.EventCreate(driver.EventDisableTiming)
-		return r
-	})
-	return e, r
-}
-
-func (s *Stream) putSpare(e driver.Event) {
-	if !s.h.spare.CompareAndSwap(0, uintptr(e)) {
-		api := s.dev.driver.api
-		if r := s.dev.call(func() driver.Result { return api.EventDestroy(e) }); r != driver.Success {
-			s.dev.driver.cleanupFailed(failure("event destroy", r))
-		}
-	}
-}
-
 // Query reports whether all work enqueued on s so far is done (cuStreamQuery).
 func (s *Stream) Query() (bool, error) {
 	const op = "stream query"
@@ -294,13 +219,17 @@ func (s *Stream) SynchronizeContext(ctx context.Context) error {
 	if err := e.Record(s); err != nil {
 		return err
 	}
-	defer e.Close()
-	return await(ctx, op, e.h.Load())
+	defer func() {
+		if err := e.Close(); err != nil {
+			s.dev.driver.cleanupFailed(err)
+		}
+	}()
+	return e.synchronize(ctx, op)
 }
 
 // Close destroys the stream (cuStreamDestroy). It does not wait: work in flight
 // runs on to its end, and so do calls of other goroutines. Afterwards every
-// method fails with [ErrClosed]; closing again is nil. Closing an external
+// method that can fail fails with [ErrClosed]; closing again is nil. Closing an external
 // stream only forgets it; closing a default stream does nothing.
 func (s *Stream) Close() error {
 	if s == nil || s.h == nil || s.isDefault {
@@ -328,7 +257,9 @@ func (s *Stream) acquire(op string) error {
 	if s == nil || s.h == nil {
 		return invalid(op, "the stream is nil")
 	}
-	if !s.h.acquire() {
+	ok := s.h.acquire()
+	runtime.KeepAlive(s) // until then a collected s would close h
+	if !ok {
 		return closed(op)
 	}
 	return nil

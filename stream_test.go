@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -71,8 +72,8 @@ func TestStreamRules(t *testing.T) {
 		least, greatest, err := b.dev().StreamPriorityRange()
 		require.NoError(t, err)
 		require.Zero(t, least)
-		require.Negative(t, greatest)
-		for ask, want := range map[int]int{0: 0, -1: -1, 10: 0, math.MaxInt: 0, -10: greatest, math.MinInt: greatest} {
+		require.LessOrEqual(t, greatest, 0)
+		for ask, want := range map[int]int{0: 0, -1: -1, 10: 0, math.MaxInt: 0, -1000: greatest, math.MinInt: greatest} {
 			s := newStream(t, b.dev(), &cuda.StreamOptions{Priority: ask})
 			got, err := s.Priority()
 			require.NoError(t, err)
@@ -138,6 +139,21 @@ func TestStreamRules(t *testing.T) {
 		release := hold(t, first)
 		require.NoError(t, second.Synchronize())
 		release()
+	})
+
+	rule(t, "07 waiting for and by default and external streams leaves nothing behind", 2, func(t *testing.T, b *backend) {
+		s, other := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
+		ext, err := b.dev().ExternalStream(s.Handle())
+		require.NoError(t, err)
+		streams := []*cuda.Stream{s, other, ext, b.devices[0].DefaultStream(), b.devices[1].DefaultStream()}
+		for _, from := range streams {
+			for _, to := range streams {
+				require.NoError(t, from.WaitStream(to))
+			}
+		}
+		require.NoError(t, ext.Close())
+		require.NoError(t, b.devices[0].Synchronize())
+		require.NoError(t, b.devices[1].Synchronize())
 	})
 
 	rule(t, "08 RecordEvent makes an event or takes one", 1, func(t *testing.T, b *backend) {
@@ -261,6 +277,25 @@ func TestStreamRules(t *testing.T) {
 		}
 	})
 
+	rule(t, "24 closing a stream while another goroutine waits is safe", 1, func(t *testing.T, b *backend) {
+		s, err := b.dev().NewStream(nil)
+		require.NoError(t, err)
+		release := hold(t, s)
+		waits := make(chan error, 2)
+		go func() { waits <- s.Synchronize() }()
+		go func() { waits <- s.SynchronizeContext(ctxBackground) }()
+		time.Sleep(soon)
+		require.NoError(t, s.Close())
+		select {
+		case <-waits:
+			t.Fatal("returned while the stream was busy")
+		case <-time.After(soon):
+		}
+		release()
+		require.NoError(t, <-waits)
+		require.NoError(t, <-waits)
+	})
+
 	rule(t, "27 a device is synchronised with all its streams", 1, func(t *testing.T, b *backend) {
 		s := newStream(t, b.dev(), nil)
 		release := hold(t, s)
@@ -279,6 +314,7 @@ func TestStreamRules(t *testing.T) {
 	rule(t, "28 handle 2 is refused with the reason", 1, func(t *testing.T, b *backend) {
 		_, err := b.dev().ExternalStream(driver.StreamPerThread)
 		require.ErrorContains(t, err, "goroutines have no thread")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
 	})
 }
 
@@ -301,6 +337,10 @@ func callAll(s *cuda.Stream, e *cuda.Event, other *cuda.Stream) map[string]error
 
 func TestNilStreamIsAnError(t *testing.T) {
 	var s *cuda.Stream
+	require.Zero(t, s.Handle())
+	require.Zero(t, s.ID())
+	require.Zero(t, s.Key())
+	require.Nil(t, s.Device())
 	for name, err := range callAll(s, cuda.NewEvent(nil), nil) {
 		require.ErrorIs(t, err, cuda.ErrInvalid, name)
 	}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/purecuda/cuda/driver"
@@ -18,8 +19,9 @@ const (
 )
 
 // await waits until the event of h completes, ctx ends, or h is closed. It
-// holds a reference to h only while it asks.
+// holds a reference to h only while it asks. The caller keeps h's owner alive.
 func await(ctx context.Context, op string, h *handle) error {
+	closing := h.closing()
 	for range firstQueries {
 		if done, err := h.poll(op); done {
 			return err
@@ -35,6 +37,7 @@ func await(ctx context.Context, op string, h *handle) error {
 		select {
 		case <-ctx.Done():
 			return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
+		case <-closing:
 		case <-timer.C:
 		}
 		if done, err := h.poll(op); done {
@@ -67,10 +70,9 @@ func (h *handle) poll(op string) (done bool, err error) {
 //	case <-ctx.Done():
 //	}
 //
-// A caller that no longer wants the value may forget the channel. What waits
-// behind it is one goroutine, which ends with the work, or when the event is
-// closed or has become garbage. For an event that was never recorded the value
-// is there at once.
+// A caller that no longer wants the value may forget the channel: what waits
+// behind it is one goroutine, which ends with the work or when the event is
+// closed. For an event that was never recorded the value is there at once.
 func (e *Event) Done() <-chan error {
 	const op = "event wait"
 	done := make(chan error, 1)
@@ -83,7 +85,10 @@ func (e *Event) Done() <-chan error {
 		done <- err
 		return done
 	}
-	h.release()
-	go func() { done <- await(context.Background(), op, h) }() // h, not e: the event can become garbage
+	h.release() // a Close must end the wait, so the wait holds no reference
+	go func() {
+		done <- await(context.Background(), op, h)
+		runtime.KeepAlive(e) // the event must not be collected under the wait
+	}()
 	return done
 }

@@ -71,8 +71,8 @@ func TestCancelledWaitReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// The wait behind a forgotten channel ends when its event is closed, or
-// garbage: no goroutine stays.
+// The wait behind a forgotten channel ends with the work or with the event: no
+// goroutine stays.
 func TestForgottenDoneLeavesNothing(t *testing.T) {
 	gpu, d := simulatedDevice(t, nil)
 	s := newStream(t, d, nil)
@@ -86,9 +86,63 @@ func TestForgottenDoneLeavesNothing(t *testing.T) {
 			require.NoError(t, e.Close())
 		}
 	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before && d.Driver().Stats().Events == 0 })
-	require.Equal(t, 50, d.Driver().Stats().Forgotten)
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before+50 })
+	require.Equal(t, 50, d.Driver().Stats().Events)
 	release()
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before && d.Driver().Stats().Events == 0 })
+}
+
+// In virtual time too: closing wakes the wait at once.
+func TestForgottenDoneInVirtualTime(t *testing.T) {
+	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := newStream(t, d, nil)
+		gpu.Run(s, time.Minute)
+		e, err := s.RecordEvent(nil)
+		require.NoError(t, err)
+		e.Done()
+		began := time.Now()
+		require.NoError(t, e.Close())
+		synctest.Wait()
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// An event that only its wait still knows is not collected under it.
+func TestCollectionDoesNotEndAWait(t *testing.T) {
+	gpu, d := simulatedDevice(t, nil)
+	s := newStream(t, d, nil)
+	for _, wait := range []func() error{
+		func() error {
+			e := cuda.NewEvent(nil)
+			if err := e.Record(s); err != nil {
+				return err
+			}
+			return e.SynchronizeContext(ctxBackground)
+		},
+		func() error {
+			e := cuda.NewEvent(nil)
+			if err := e.Record(s); err != nil {
+				return err
+			}
+			return <-e.Done()
+		},
+	} {
+		release := gpu.Hold(s)
+		result := make(chan error, 1)
+		go func() { result <- wait() }()
+		for range 20 {
+			time.Sleep(time.Millisecond)
+			runtime.GC()
+		}
+		select {
+		case err := <-result:
+			t.Fatalf("ended while the stream was busy: %v", err)
+		default:
+		}
+		release()
+		require.NoError(t, <-result)
+	}
+	eventually(t, func() bool { return d.Driver().Stats().Events == 0 })
 }
 
 func TestManyWaitsHalfCancelled(t *testing.T) {
