@@ -33,8 +33,9 @@
 // so two goroutines never see each other's choice.
 //
 // The calls that enqueue, such as Record, Wait and Copy, return at once, allocate
-// nothing and take no lock of this package's. Synchronize blocks a thread of the
-// process; SynchronizeContext and Done do not.
+// nothing and take no lock of this package's, but for an event's first Record,
+// which makes it. Synchronize blocks a thread of the process; SynchronizeContext
+// and Done do not.
 //
 // # Lifetimes
 //

@@ -5,11 +5,12 @@ package cuda
 type Stats struct {
 	Streams         int // created and not destroyed
 	ExternalStreams int // adopted and not closed
-	Events          int // made at the driver and not destroyed
+	Events          int // made at the driver and not destroyed, but for those behind WaitStream
 	Buffers         int // of device memory
 	HostBuffers     int // of pinned host memory
 	// Forgotten counts the objects that the garbage collector had to close since
-	// the driver was opened. It should stay 0.
+	// the driver was opened, but for adopted streams, of which nothing is lost. It
+	// should stay 0.
 	Forgotten int
 }
 

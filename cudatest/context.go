@@ -31,7 +31,7 @@ type orphan struct {
 const contextBase uint64 = 0x58d0_0800_0000
 
 func (p *Process) contextHandle(ordinal int) driver.Context {
-	return driver.Context(contextBase + uint64(p.num*deviceLimit+ordinal)*0x1000)
+	return driver.Context(p.gpu.handle(contextBase, 0x1000, uint64(p.num*deviceLimit+ordinal)))
 }
 
 // ordinal returns the device of a context handle, or -1.

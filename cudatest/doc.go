@@ -21,8 +21,8 @@
 //	gpu.Fault(stream, driver.ErrorLaunchFailed)
 //
 // So tests need not sleep and hope. In a bubble of testing/synctest the time is
-// the bubble's: an hour of work passes at once and takes exactly an hour. The
-// GPU must then be made in the bubble. A runtime cleanup runs outside all
+// the bubble's: an hour of work takes exactly an hour of it, and no real time
+// while the driver itself is what waits. The GPU must then be made in the bubble. A runtime cleanup runs outside all
 // bubbles; it may destroy, free and release: that leaves the bubble's clock and
 // channels alone, and freeing device memory does not wait there.
 //

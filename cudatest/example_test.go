@@ -48,7 +48,7 @@ func Example() {
 	// held:     CUDA_ERROR_NOT_READY
 	// released: CUDA_SUCCESS
 	// too late: CUDA_SUCCESS CUDA_ERROR_INVALID_HANDLE
-	// simulated GPU (1 × Simulated GPU, CUDA 13.0)
+	// simulated GPU (1 × Simulated GPU)
 }
 
 // Hold keeps a stream busy, so that a test can look at what must not have

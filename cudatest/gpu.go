@@ -82,6 +82,5 @@ func (g *GPU) API() *driver.API { return g.main.API() }
 
 // String names the GPU and says that it is simulated.
 func (g *GPU) String() string {
-	v := g.conf.DriverVersion
-	return fmt.Sprintf("simulated GPU (%d × %s, CUDA %d.%d)", g.conf.Devices, g.conf.Name, v/1000, v%1000/10)
+	return fmt.Sprintf("simulated GPU (%d × %s)", g.conf.Devices, g.conf.Name)
 }

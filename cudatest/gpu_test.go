@@ -139,3 +139,16 @@ func TestDevices(t *testing.T) {
 		require.Equal(t, driver.ErrorInvalidDevice, r)
 	}
 }
+
+// Handles of two GPUs of a program differ, so that mixing them up shows.
+func TestHandlesOfTwoGPUsDiffer(t *testing.T) {
+	seen := map[driver.Context]bool{}
+	for range 2 {
+		api := New(Config{}).API()
+		require.Equal(t, driver.Success, api.Init(0))
+		c, r := api.DevicePrimaryCtxRetain(0)
+		require.Equal(t, driver.Success, r)
+		require.False(t, seen[c])
+		seen[c] = true
+	}
+}

@@ -114,7 +114,7 @@ func TestChoice(t *testing.T) {
 		simulated bool
 		says      string
 	}{
-		{"there is a GPU", gpu, "auto", false, "NVIDIA, simulated GPU (2 × Simulated GPU, CUDA 13.0), CUDA 13.0, 2 devices"},
+		{"there is a GPU", gpu, "auto", false, "NVIDIA, simulated GPU (2 × Simulated GPU), CUDA 13.0, 2 devices"},
 		{"there is a GPU", gpu, "cuda", false, "NVIDIA, "},
 		{"there is a GPU", gpu, "sim", true, "simulated GPU (asked for with -driver sim)"},
 		{"no driver", simulated(1, nil), "auto", true, "simulated GPU (no driver library was found; "},
@@ -144,7 +144,7 @@ func TestInfo(t *testing.T) {
 	r.stdout = regexp.MustCompile(`GPU-[-0-9a-f]{36}`).ReplaceAllString(r.stdout, "GPU-N")
 	assert.Equal(t, result{exitOK, `driver:   simulated GPU (no driver library was found; "purecuda info -driver cuda" says more)
 version:  CUDA 13.0
-library:  simulated GPU (1 × Simulated GPU, CUDA 13.0)
+library:  simulated GPU (1 × Simulated GPU)
 missing:  none
 
 device 0 (simulated)
