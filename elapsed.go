@@ -1,0 +1,79 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// ElapsedTime returns the time between two events: from e, the start, to end
+// (cuEventElapsedTime). It never waits. The resolution is about half a
+// microsecond.
+//
+// Both events must have been made with timing ([ErrNotTimed]), recorded
+// ([ErrNotRecorded]), on one device ([ErrDeviceMismatch]), and have completed
+// ([ErrNotCompleted]).
+func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
+	const op = "event elapsed time"
+	if e == nil || end == nil {
+		return 0, nilEvent(op)
+	}
+	if !e.opts.Timing || !end.opts.Timing || !e.recorded.Load() || !end.recorded.Load() {
+		return 0, notMeasurable(op, e, end)
+	}
+	from, to := e.h.Load(), end.h.Load()
+	if from.dev.driver != to.dev.driver {
+		return 0, twoDrivers(op)
+	}
+	if from.dev != to.dev {
+		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
+			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
+	}
+	if !from.acquire() {
+		return 0, closed(op)
+	}
+	defer from.release()
+	if !to.acquire() {
+		return 0, closed(op)
+	}
+	defer to.release()
+	api := from.dev.driver.api
+	var ms float32
+	r := from.dev.call(func() (r driver.Result) {
+		ms, r = api.EventElapsedTime(driver.Event(from.native), driver.Event(to.native))
+		return r
+	})
+	if r == driver.ErrorNotReady {
+		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
+	}
+	return time.Duration(math.Round(float64(ms) * 1e6)), checkEvent(op, r)
+}
+
+// notMeasurable says which of the two events breaks which rule; a closed event
+// breaks them all. The rules are checked in this order, each for both events.
+func notMeasurable(op string, start, end *Event) error {
+	for _, rule := range []struct {
+		err   error
+		holds func(*Event) bool
+	}{
+		{ErrNotTimed, func(e *Event) bool { return e.opts.Timing }},
+		{ErrNotRecorded, func(e *Event) bool { return e.recorded.Load() }},
+	} {
+		for i, e := range [...]*Event{start, end} {
+			if rule.holds(e) {
+				continue
+			}
+			h, err := e.acquire(op)
+			if err != nil {
+				return err
+			}
+			if h != nil {
+				h.release()
+			}
+			return &Error{Op: op, Err: rule.err, Detail: [...]string{"the start event", "the end event"}[i]}
+		}
+	}
+	return &Error{Op: op, Err: ErrNotRecorded} // when the caller looked
+}
