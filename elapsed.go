@@ -23,7 +23,16 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if !e.opts.Timing || !end.opts.Timing || !e.recorded.Load() || !end.recorded.Load() {
 		return 0, notMeasurable(op, e, end)
 	}
-	from, to := e.h.Load(), end.h.Load()
+	from, err := e.acquire(op)
+	if err != nil {
+		return 0, err
+	}
+	defer from.release()
+	to, err := end.acquire(op)
+	if err != nil {
+		return 0, err
+	}
+	defer to.release()
 	if from.dev.driver != to.dev.driver {
 		return 0, twoDrivers(op)
 	}
@@ -31,14 +40,6 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
 			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
 	}
-	if !from.acquire() {
-		return 0, closed(op)
-	}
-	defer from.release()
-	if !to.acquire() {
-		return 0, closed(op)
-	}
-	defer to.release()
 	api := from.dev.driver.api
 	var ms float32
 	r := from.dev.call(func() (r driver.Result) {
