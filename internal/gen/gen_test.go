@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// parseLine parses a table of one line.
+func parseLine(t *testing.T, line string) ([]function, error) {
+	file := filepath.Join(t.TempDir(), "api.go")
+	require.NoError(t, os.WriteFile(file, []byte("package driver\ntype API struct {\n\t// A section. More of it.\n\t"+line+"\n}\n"), 0o644))
+	return parse(file)
+}
+
+func TestLineBecomesBinding(t *testing.T) {
+	fs, err := parseLine(t, "Ask func(s Stream) (a, b int32, r Result) `cu:\"cuAsk\" since:\"12000\" else:\"cuOld\" out:\"last\"` // ctx")
+	require.NoError(t, err)
+	require.Equal(t, []function{{Field: "Ask", Symbol: "cuAsk", Else: "cuOld", Since: 12000, OutLast: true,
+		Section: "A section. More of it.", Note: "ctx",
+		Params: []value{{"s", "Stream"}}, Results: []value{{"a", "int32"}, {"b", "int32"}}}}, fs)
+
+	text, err := bindings(fs)
+	require.NoError(t, err)
+	for _, want := range []string{
+		`if fn := first(sym, "cuAsk", "cuOld"); fn != 0 {`,
+		"api.Ask = func(s driver.Stream) (a int32, b int32, r driver.Result) {",
+		"[ccall.MaxArgs]uintptr{uintptr(s), 0, 0}",
+		"f.CallOut(1, 2)",
+	} {
+		require.Contains(t, string(text), want)
+	}
+	text, err = stubs(fs)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "r = ErrorCallRequiresNewerDriver")
+	text, err = table(fs)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "## A section\n")
+	require.Contains(t, string(text), "| `Ask` | `cuAsk`, else `cuOld` | 12.0 | ctx |")
+}
+
+func TestWrongLinesAreRefused(t *testing.T) {
+	for line, want := range map[string]string{
+		"Ask func() Result":                                        "a tag",
+		"Ask func() Result `cu:\"cuAsk\"`":                         "tags cu and since",
+		"Ask func() Result `since:\"2000\"`":                       "tags cu and since",
+		"Ask func() `cu:\"cuAsk\" since:\"2000\"`":                 "must be a Result",
+		"Ask func() (r Result, n int32) `cu:\"c\" since:\"2000\"`": "must be a Result",
+		"A, B func() Result `cu:\"cuAsk\" since:\"2000\"`":         "one name",
+	} {
+		_, err := parseLine(t, line)
+		require.ErrorContains(t, err, want, line)
+	}
+	fs, err := parseLine(t, "Ask func(a, b int32) (c int32, r Result) `cu:\"cuAsk\" since:\"2000\" inout:\"a\"`")
+	require.NoError(t, err)
+	_, err = bindings(fs)
+	require.ErrorContains(t, err, "inout")
+	_, err = parse("absent.go")
+	require.Error(t, err)
+}
