@@ -58,6 +58,28 @@ build_packages() {
 	done
 }
 
+# no_compiler runs the tests as a user's machine may be: Go, git, the modules, and
+# nothing else. They are to be quick there.
+no_compiler() {
+	local tool
+	mkdir "$tmp/path"
+	for tool in go git; do
+		ln -s "$(command -v "$tool")" "$tmp/path"
+	done
+	PATH=$tmp/path GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0 "$(command -v timeout)" 60 go test -count=1 ./... ||
+		fail 'a failure, or more than 60 s'
+}
+
+# oldest_go tests with the oldest Go that go.mod allows.
+oldest_go() {
+	local GOTOOLCHAIN
+	GOTOOLCHAIN=go$(go list -m -f '{{.GoVersion}}')
+	export GOTOOLCHAIN
+	go version
+	go build ./...
+	go test -count=1 . ./driver ./loader ./internal/ccall ./cudatest
+}
+
 # imports: which package may import which, as the test of the root package has it.
 imports() {
 	go test -count=1 -v -run '^TestArrows' . >"$tmp/imports" || fail "$(<"$tmp/imports")"
@@ -107,6 +129,11 @@ needed_libraries() {
 			[[ $library =~ ^(libc|libdl|libpthread|ld-linux[-a-z0-9_]*)\.so\.[0-9]+$ ]] || fail "$library must not be needed"
 		done
 	done
+	# README.md shows what readelf prints, without its columns.
+	LC_ALL=C readelf -ld "$tmp/bin/linux-amd64" | sed -nE 's/^ *(0x[0-9a-f]+ )? *(\[Requesting program|\(NEEDED\))/    \2/p' |
+		sed -E 's/(\(NEEDED\)) +/\1  /' >"$tmp/dynamic"
+	grep -E '^    (\[Requesting program|\(NEEDED\))' README.md | diff -u - "$tmp/dynamic" ||
+		fail 'README.md shows something else than readelf -ld'
 }
 
 static_binary() {
@@ -127,8 +154,9 @@ info_without_gpu() {
 	LD_LIBRARY_PATH=$(dirname "$library") "$tmp/bin/linux-amd64" info -driver cuda >"$tmp/info" 2>&1 || rc=$?
 	cat "$tmp/info"
 	((rc == 1)) || fail "exit status $rc, not 1"
-	# What is to be named: that there is no device, the library, and what it lacks.
-	for want in 'no.*device' "$(readlink -f "$library")" cuEventElapsedTime_v2; do
+	# What is to be named: that there is no device, the library, its version, and
+	# what it lacks.
+	for want in 'no.*device' "$(readlink -f "$library")" 'CUDA 12\.2' cuEventElapsedTime_v2; do
 		grep -qi -- "$want" "$tmp/info" || fail "not said: $want"
 	done
 }
@@ -141,9 +169,15 @@ loader_on_driver() {
 
 qemu=(qemu-aarch64-static -L /usr/aarch64-linux-gnu)
 
+# test_arm64 [FLAG...] sees that no test is skipped but those on a real driver.
 test_arm64() {
-	GOARCH=arm64 CGO_ENABLED=0 CC=aarch64-linux-gnu-gcc \
-		go test -count=1 -exec "${qemu[*]}" "$@" ./internal/ccall ./loader
+	local rc=0
+	GOARCH=arm64 CGO_ENABLED=0 CC=aarch64-linux-gnu-gcc LOADER_TEST_EXEC="${qemu[*]}" \
+		go test -count=1 -v -exec "${qemu[*]}" "$@" ./internal/ccall ./loader >"$tmp/arm64" || rc=$?
+	((rc == 0)) || fail "$(<"$tmp/arm64")"
+	grep -E -- '^ok |--- SKIP' "$tmp/arm64"
+	! grep -- '--- SKIP' "$tmp/arm64" | grep -v ': TestReal' || fail 'skipped'
+	grep -q -- '^--- PASS: TestSystemLibrary ' "$tmp/arm64" || fail 'the tests did not run'
 }
 
 test_arm64_syscalln() { test_arm64 -tags purecuda_syscalln; }

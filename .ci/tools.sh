@@ -51,7 +51,8 @@ apt_lists() {
 # install_tools installs the packages that are missing.
 install_tools() {
 	local missing=() package
-	for package in binutils qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross; do
+	for package in binutils qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+		wine64 gcc-mingw-w64-x86-64-win32; do
 		dpkg-query -W -f '${Status} ${Package} ${Version}\n' "$package" 2>/dev/null |
 			grep '^install ok installed' || missing+=("$package")
 	done

@@ -5,6 +5,7 @@ package loader
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // soname is the library's name at its stable ABI. The plain libcuda.so is never
@@ -12,7 +13,7 @@ import (
 const soname = "libcuda.so.1"
 
 // candidates lists the files to try when the system's loader does not know the
-// library: it knows the directories of its cache and of LD_LIBRARY_PATH only.
+// library, or may not be asked: it knows its cache and LD_LIBRARY_PATH only.
 func candidates() []string {
 	dirs := []string{
 		"/usr/lib/wsl/lib",        // Windows Subsystem for Linux
@@ -33,9 +34,11 @@ func candidates() []string {
 	}
 	dirs = append(dirs, "/usr/lib64", "/usr/lib")
 
-	var files []string
+	files := cached(soname)
 	for _, dir := range dirs {
-		files = append(files, filepath.Join(dir, soname))
+		if file := filepath.Join(dir, soname); !slices.Contains(files, file) {
+			files = append(files, file)
+		}
 	}
 	return files
 }

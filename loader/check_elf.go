@@ -22,16 +22,16 @@ var errNotELF = errors.New("not a shared library: it does not begin as an ELF fi
 // checkFile checks that path is a shared library for this machine, whole as far
 // as the system's loader will map it.
 func checkFile(path string) error {
+	size, err := regularFile(path)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return reason(err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return reason(err)
-	}
-	return checkELF(f, info.Size())
+	return checkELF(f, size)
 }
 
 // checkELF is checkFile for size bytes of r. It reads the headers alone and

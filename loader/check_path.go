@@ -11,8 +11,10 @@ import (
 )
 
 var (
-	errRelative = errors.New("not an absolute path: the file would depend on the working directory")
-	errStub     = errors.New("a stub library of the CUDA toolkit, which only serves to link programs and cannot run")
+	errRelative  = errors.New("not an absolute path: the file would depend on the working directory")
+	errDirectory = errors.New("a directory; the path of the library file is wanted")
+	errIrregular = errors.New("not a regular file")
+	errStub      = errors.New("a stub library of the CUDA toolkit, which only serves to link programs and cannot run")
 )
 
 // checkPath refuses paths that must not be loaded and returns the regular file
@@ -28,17 +30,25 @@ func checkPath(path string) (string, error) {
 	if inStubs(path) || inStubs(real) {
 		return "", errStub
 	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return "", reason(err)
-	}
-	switch {
-	case info.IsDir():
-		return "", errors.New("a directory; the path of the library file is wanted")
-	case !info.Mode().IsRegular():
-		return "", errors.New("not a regular file")
+	if _, err := regularFile(real); err != nil {
+		return "", err
 	}
 	return real, nil
+}
+
+// regularFile returns the size of the file at path. Anything but a regular file
+// is refused unopened: to open a pipe is to wait for its writer.
+func regularFile(path string) (size int64, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return 0, reason(err)
+	case info.IsDir():
+		return 0, errDirectory
+	case !info.Mode().IsRegular():
+		return 0, errIrregular
+	}
+	return info.Size(), nil
 }
 
 // inStubs reports whether path goes through a directory of stub libraries.

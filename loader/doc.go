@@ -9,6 +9,8 @@
 // system directory on Windows). A file is checked before it is loaded, because
 // loading a damaged one can kill the process, and the toolkit's stub libraries
 // are refused, because they stand in for a driver at link time and cannot run.
+// Nothing is loaded from the working directory: while LD_LIBRARY_PATH leads to a
+// library there, the system's loader is not asked.
 //
 // Built with the tag nocuda the package loads nothing and the program needs no
 // C library: [Open] answers an error that wraps [errors.ErrUnsupported].

@@ -57,7 +57,8 @@ func openFile(path string) (*Library, error) {
 
 // openSoname lets the system's loader find the library. Which file it will take
 // cannot be asked beforehand, so the call is not made while a file that must not
-// be loaded stands where the loader looks.
+// be loaded stands where the loader looks. An empty element of LD_LIBRARY_PATH
+// is the working directory.
 func openSoname() (*Library, error) {
 	var places []string
 	for _, dir := range filepath.SplitList(strings.ReplaceAll(os.Getenv("LD_LIBRARY_PATH"), ";", ":")) {
@@ -78,10 +79,13 @@ func refuse(path string) error {
 	if err != nil {
 		return nil
 	}
+	if !filepath.IsAbs(path) {
+		return errRelative
+	}
 	if inStubs(path) || inStubs(real) {
 		return errStub
 	}
-	if err := checkFile(real); errors.Is(err, errTruncated) {
+	if err := checkFile(real); errors.Is(err, errTruncated) || errors.Is(err, errIrregular) {
 		return err
 	}
 	return nil

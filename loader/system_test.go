@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,11 +27,20 @@ func isChild() bool { return os.Getenv(childVariable) != "" }
 // an emulator.
 func inChild(t *testing.T, dirs ...string) {
 	t.Helper()
+	inChildAt(t, "", strings.Join(dirs, ":"))
+}
+
+// inChildAt is inChild in another working directory.
+func inChildAt(t *testing.T, working, libraryPath string) {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	args := append(strings.Fields(os.Getenv("LOADER_TEST_EXEC")), self, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), childVariable+"=1", "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = working
+	cmd.Env = append(os.Environ(), childVariable+"=1", "LD_LIBRARY_PATH="+libraryPath)
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.ENOEXEC) {
 		t.Skip("cannot run this program again: set LOADER_TEST_EXEC to its emulator")
@@ -94,6 +105,40 @@ func TestSystemLibraryStub(t *testing.T) {
 	data, err := os.ReadFile(fakeLibrary(t, symbols(everything)))
 	require.NoError(t, err)
 	inChild(t, filepath.Dir(writeFile(t, "stubs/"+soname, data)))
+}
+
+func TestSystemLibraryPipe(t *testing.T) {
+	if isChild() {
+		requireAvoided(t, "not a regular file")
+		return
+	}
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, soname), 0o600))
+	inChild(t, dir)
+}
+
+// TestSystemLibraryRelative has a good library in the working directory.
+func TestSystemLibraryRelative(t *testing.T) {
+	if isChild() {
+		working, err := os.Getwd()
+		require.NoError(t, err)
+		l, err := Open("")
+		if err == nil {
+			require.NotContains(t, l.Path, working)
+			return
+		}
+		var e *NotFoundError
+		require.ErrorAs(t, err, &e)
+		require.ErrorIs(t, e.Candidates[0].Err, errRelative)
+		require.Len(t, e.Candidates, 1+len(candidates()), "the others are tried")
+		return
+	}
+	path := fakeLibrary(t, symbols(everything))
+	dir := filepath.Dir(path)
+	require.NoError(t, os.Rename(path, filepath.Join(dir, soname)))
+	for _, libraryPath := range []string{":", ".", "/no/such/directory:", "/no/such/directory;./.", "../" + filepath.Base(dir)} {
+		inChildAt(t, dir, libraryPath)
+	}
 }
 
 func TestSystemLibraryTooOld(t *testing.T) {

@@ -37,10 +37,19 @@ Without an NVIDIA driver the commands use a simulated GPU, and say so.
 `
 
 func main() {
+	args := os.Args[1:]
+	os.Exit(run(interruptible(args), args, os.Stdout, os.Stderr, system()))
+}
+
+// interruptible returns a context that the first signal ends, for the command
+// that looks at it. The next signal, and any to other commands, ends the process.
+func interruptible(args []string) context.Context {
+	if len(args) == 0 || args[0] != "demo" {
+		return context.Background()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on, the next one ends the process.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, system()))
+	return ctx
 }
 
 // run is the command without the process around it.
