@@ -10,7 +10,9 @@
 // loading a damaged one can kill the process, and the toolkit's stub libraries
 // are refused, because they stand in for a driver at link time and cannot run.
 // Nothing is loaded from the working directory: while LD_LIBRARY_PATH leads to a
-// library there, the system's loader is not asked.
+// library there, the system's loader is not asked. Elements of LD_LIBRARY_PATH
+// with $ORIGIN or $LIB, and its glibc-hwcaps subdirectories, are not looked into
+// beforehand.
 //
 // Built with the tag nocuda the package loads nothing and the program needs no
 // C library: [Open] answers an error that wraps [errors.ErrUnsupported].
