@@ -112,32 +112,106 @@ func TestOpenedEventReal(t *testing.T) {
 	release := hold(t, s)
 	require.NoError(t, e.Record(s))
 
-	child := exec.Command(os.Args[0], "-test.run=^TestOpenedEventChild$", "-test.v")
-	child.Env = append(os.Environ(), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]))
-	child.Stderr = os.Stderr
-	stdout, err := child.StdoutPipe()
-	require.NoError(t, err)
-	stdin, err := child.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	defer stdin.Close()
-	lines := bufio.NewScanner(stdout)
-	expect := func(want string) {
-		t.Helper()
-		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "child: ") {
-				require.Equal(t, "child: "+want, lines.Text())
-				return
-			}
-		}
-		t.Fatalf("the child ended before it said %q", want)
-	}
-	expect("waiting")
+	child := startChild(t, nil, "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), os.Args[0], "-test.run=^TestOpenedEventChild$", "-test.v")
+	require.Equal(t, "waiting", child.says())
 	time.Sleep(soon)
 	release()
-	expect("released")
-	_, _ = io.Copy(io.Discard, stdout)
-	require.NoError(t, child.Wait())
+	require.Equal(t, "released", child.says())
+	child.end()
+}
+
+// The same with PyTorch in the other process, and the reverse: PyTorch's event,
+// opened here.
+func TestOpenedEventPyTorch(t *testing.T) {
+	drv := realDriver(t)
+	if err := exec.Command("python3", "-c", "import torch").Run(); err != nil {
+		t.Skip("python3 with torch is not here")
+	}
+	d, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
+	h, err := e.IPCHandle()
+	require.NoError(t, err)
+	s := newStream(t, d, nil)
+	release := hold(t, s)
+	require.NoError(t, e.Record(s))
+
+	child := startChild(t, strings.NewReader(torchScript), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), "python3", "-")
+	require.Equal(t, "waiting", child.says())
+	time.Sleep(soon)
+	release()
+	require.Equal(t, "released", child.says())
+	theirs, err := hex.DecodeString(child.says())
+	require.NoError(t, err)
+	opened, err := cuda.EventFromIPCHandle(d, theirs)
+	require.NoError(t, err)
+	defer opened.Close()
+	require.False(t, query(t, opened), "PyTorch's stream is busy")
+	require.NoError(t, opened.Wait(s))
+	require.NoError(t, opened.SynchronizeContext(t.Context()))
+	require.NoError(t, s.Synchronize())
+	child.end()
+}
+
+// torchScript waits for the event that it is given, and then shares one of its
+// own, recorded behind half a second of work.
+const torchScript = `
+import os, torch
+def say(text): print("child: " + text, flush=True)
+device = torch.device("cuda", 0)
+s = torch.cuda.Stream(device)
+e = torch.cuda.Event.from_ipc_handle(device, bytes.fromhex(os.environ["PURECUDA_TEST_IPC_HANDLE"]))
+assert not e.query()
+e.wait(s)
+assert not s.query()
+say("waiting")
+s.synchronize()
+assert e.query()
+say("released")
+own = torch.cuda.Event(interprocess=True)
+with torch.cuda.stream(s):
+    torch.cuda._sleep(1_000_000_000)
+    own.record(s)
+say(own.ipc_handle().hex())
+s.synchronize()
+import time; time.sleep(1)  # the event must outlive its use by the parent
+`
+
+// child is another process that prints lines for its parent.
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	out   io.Reader
+}
+
+func startChild(t *testing.T, stdin io.Reader, env string, name string, args ...string) *child {
+	c := &child{t: t, cmd: exec.CommandContext(t.Context(), name, args...)}
+	c.cmd.Env = append(os.Environ(), env)
+	c.cmd.Stdin = stdin
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.cmd.Start())
+	c.out, c.lines = out, bufio.NewScanner(out)
+	return c
+}
+
+// says returns the child's next line for its parent.
+func (c *child) says() string {
+	c.t.Helper()
+	for c.lines.Scan() {
+		if text, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {
+			return text
+		}
+	}
+	c.t.Fatal("the child has ended")
+	return ""
+}
+
+func (c *child) end() {
+	_, _ = io.Copy(io.Discard, c.out)
+	require.NoError(c.t, c.cmd.Wait())
 }
 
 func TestOpenedEventChild(t *testing.T) {
