@@ -8,9 +8,9 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
-// handle is a native object of the driver with a reference count: the owner
-// holds one reference until Close, each call in flight holds one, and the last
-// release destroys. So a Close during a wait on another goroutine is safe, and
+// handle is a native object of the driver with a count of the calls in flight.
+// Close lets go of it, and destroys it unless a call is in flight: then the last
+// call does. So a Close during a wait on another goroutine is safe, and
 // no call ever sees a destroyed handle.
 //
 // It is an allocation of its own, apart from the Stream, Event or Buffer that
@@ -135,6 +135,7 @@ func (h *handle) forget() {
 	if h.closed() {
 		return
 	}
+	h.gone.Store(nil) // made in a synctest bubble perhaps, where this goroutine may not close it
 	if h.kind != kindExternalStream { // of that nothing is lost
 		h.dev.driver.forgotten.Add(1)
 	}

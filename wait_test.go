@@ -205,3 +205,21 @@ func TestWaitingDoesNotEndACapture(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// Who has waited in virtual time leaves nothing that the garbage collector,
+// which is in no bubble, would trip over.
+func TestCollectionAfterAWaitInVirtualTime(t *testing.T) {
+	var drv *cuda.Driver
+	synctest.Test(t, func(t *testing.T) {
+		gpu := cudatest.New(cudatest.Config{})
+		var err error
+		drv, err = cuda.OpenDriver(gpu.API())
+		require.NoError(t, err)
+		d, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		e, err := d.DefaultStream().RecordEvent(nil)
+		require.NoError(t, err)
+		require.NoError(t, e.SynchronizeContext(t.Context()))
+	})
+	eventually(t, func() bool { return drv.Stats() == cuda.Stats{Forgotten: 1} })
+}
