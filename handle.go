@@ -135,7 +135,7 @@ func (h *handle) forget() {
 	if h.closed() {
 		return
 	}
-	h.gone.Store(nil) // made in a synctest bubble perhaps, where this goroutine may not close it
+	h.gone.Store(nil)                 // made in a synctest bubble perhaps, where this goroutine may not close it
 	if h.kind != kindExternalStream { // of that nothing is lost
 		h.dev.driver.forgotten.Add(1)
 	}
