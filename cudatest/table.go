@@ -79,6 +79,47 @@ func (p *Process) table() *driver.API {
 		MemsetD8Async:   p.memsetD8Async,
 		MemsetD16Async:  p.memsetD16Async,
 		MemsetD32Async:  p.memsetD32Async,
+
+		DeviceGetDefaultMemPool: p.deviceGetDefaultMemPool,
+		MemPoolSetAttribute:     p.memPoolSetAttribute,
+		MemPoolGetAttribute:     p.memPoolGetAttribute,
+		MemPoolSetAccess:        p.memPoolSetAccess,
+		MemPoolTrimTo:           p.memPoolTrimTo,
+		MemAllocFromPoolAsync:   p.memAllocFromPoolAsync,
+		MemFreeAsync:            p.memFreeAsync,
+
+		MemHostRegister:         p.memHostRegister,
+		MemHostUnregister:       p.memHostUnregister,
+		MemHostGetDevicePointer: p.memHostGetDevicePointer,
+
+		DeviceCanAccessPeer:  p.deviceCanAccessPeer,
+		CtxEnablePeerAccess:  p.ctxEnablePeerAccess,
+		CtxDisablePeerAccess: p.ctxDisablePeerAccess,
+
+		Memcpy2DAsync: p.memcpy2DAsync,
+
+		ModuleLoadDataEx:  p.moduleLoadDataEx,
+		ModuleUnload:      p.moduleUnload,
+		ModuleGetFunction: p.moduleGetFunction,
+
+		FuncGetAttribute: p.funcGetAttribute,
+		FuncSetAttribute: p.funcSetAttribute,
+		FuncGetParamInfo: p.funcGetParamInfo,
+		OccupancyMaxActiveBlocksPerMultiprocessor: p.occupancyMaxActiveBlocksPerMultiprocessor,
+		OccupancyMaxPotentialBlockSize:            p.occupancyMaxPotentialBlockSize,
+
+		LaunchKernel:            p.launchKernel,
+		LaunchCooperativeKernel: p.launchCooperativeKernel,
+
+		LaunchHostFunc: p.launchHostFunc,
+
+		StreamGetCaptureInfo:      p.streamGetCaptureInfo,
+		GraphGetNodes:             p.graphGetNodes,
+		GraphInstantiateWithFlags: p.graphInstantiateWithFlags,
+		GraphUpload:               p.graphUpload,
+		GraphLaunch:               p.graphLaunch,
+		GraphExecUpdate:           p.graphExecUpdate,
+		GraphExecDestroy:          p.graphExecDestroy,
 	}
 	fields := reflect.ValueOf(api).Elem()
 	for _, f := range driver.Functions {

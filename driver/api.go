@@ -17,6 +17,10 @@ import "unsafe"
 //	else   the symbol to take where cu is missing
 //	out    "last": the pointers to results come after the other arguments
 //	inout  the parameter's pointer is also the pointer to the first result
+//	ref    the parameter is passed by its address
+//
+// Structs are passed by address too, IPC handles by value, and a [HostFunc] as
+// the C function that calls it and its argument.
 //
 // Every field may be called from any goroutine. "ctx" marks the functions that
 // need a current context on the calling thread: the caller must hold
@@ -68,12 +72,12 @@ type API struct {
 	StreamWaitValue32        func(s Stream, addr DevicePtr, value, flags uint32) Result `cu:"cuStreamWaitValue32_v2" since:"11070"`        // ctx0
 	StreamWriteValue32       func(s Stream, addr DevicePtr, value, flags uint32) Result `cu:"cuStreamWriteValue32_v2" since:"11070"`       // ctx0
 
-	// Stream capture, as far as streams and events must know of it.
-	StreamBeginCapture              func(s Stream, mode CaptureMode) Result                 `cu:"cuStreamBeginCapture_v2" since:"10010"`
-	StreamEndCapture                func(s Stream) (g Graph, r Result)                      `cu:"cuStreamEndCapture" since:"10000" out:"last"`
-	StreamIsCapturing               func(s Stream) (status CaptureStatus, r Result)         `cu:"cuStreamIsCapturing" since:"10000" out:"last"` // ctx0
-	ThreadExchangeStreamCaptureMode func(mode CaptureMode) (previous CaptureMode, r Result) `cu:"cuThreadExchangeStreamCaptureMode" since:"10010" inout:"mode"`
-	GraphDestroy                    func(g Graph) Result                                    `cu:"cuGraphDestroy" since:"10000"`
+	// Stream capture.
+	StreamBeginCapture              func(s Stream, mode CaptureMode) Result                    `cu:"cuStreamBeginCapture_v2" since:"10010"`
+	StreamEndCapture                func(s Stream) (g Graph, r Result)                         `cu:"cuStreamEndCapture" since:"10000" out:"last"`
+	StreamIsCapturing               func(s Stream) (status CaptureStatus, r Result)            `cu:"cuStreamIsCapturing" since:"10000" out:"last"` // ctx0
+	ThreadExchangeStreamCaptureMode func(mode CaptureMode) (previous CaptureMode, r Result)    `cu:"cuThreadExchangeStreamCaptureMode" since:"10010" inout:"mode"`
+	StreamGetCaptureInfo            func(s Stream) (status CaptureStatus, id uint64, r Result) `cu:"cuStreamGetCaptureInfo" since:"10010" out:"last"` // ctx0
 
 	// Events.
 	EventCreate          func(flags uint32) (e Event, r Result)        `cu:"cuEventCreate" since:"2000"` // ctx
@@ -83,6 +87,15 @@ type API struct {
 	EventQuery           func(e Event) Result                          `cu:"cuEventQuery" since:"2000"`
 	EventSynchronize     func(e Event) Result                          `cu:"cuEventSynchronize" since:"2000"` // blocks
 	EventElapsedTime     func(start, end Event) (ms float32, r Result) `cu:"cuEventElapsedTime_v2" since:"12080" else:"cuEventElapsedTime"`
+
+	// Graphs. What a capture returns, and its executable form.
+	GraphGetNodes             func(g Graph, nodes unsafe.Pointer) (n uint64, r Result)                              `cu:"cuGraphGetNodes" since:"10000" out:"last"`
+	GraphInstantiateWithFlags func(g Graph, flags uint64) (x GraphExec, r Result)                                   `cu:"cuGraphInstantiateWithFlags" since:"11040"` // ctx
+	GraphDestroy              func(g Graph) Result                                                                  `cu:"cuGraphDestroy" since:"10000"`
+	GraphUpload               func(x GraphExec, s Stream) Result                                                    `cu:"cuGraphUpload" since:"11010"` // ctx0
+	GraphLaunch               func(x GraphExec, s Stream) Result                                                    `cu:"cuGraphLaunch" since:"10000"` // ctx0
+	GraphExecUpdate           func(x GraphExec, g Graph) (failed GraphNode, result GraphExecUpdateResult, r Result) `cu:"cuGraphExecUpdate" since:"10020" out:"last"`
+	GraphExecDestroy          func(x GraphExec) Result                                                              `cu:"cuGraphExecDestroy" since:"10000"`
 
 	// Between processes. The two opens take their 64-byte structs by value.
 	IPCGetEventHandle  func(e Event) (h IPCEventHandle, r Result)                 `cu:"cuIpcGetEventHandle" since:"4010"`    // ctx
@@ -98,13 +111,49 @@ type API struct {
 	MemHostAlloc func(bytes uint64, flags uint32) (p unsafe.Pointer, r Result) `cu:"cuMemHostAlloc" since:"2020"`  // ctx
 	MemFreeHost  func(p unsafe.Pointer) Result                                 `cu:"cuMemFreeHost" since:"2000"`   // ctx
 
+	// Host memory that somebody else allocated.
+	MemHostRegister         func(p unsafe.Pointer, bytes uint64, flags uint32) Result    `cu:"cuMemHostRegister_v2" since:"6050"`         // ctx
+	MemHostUnregister       func(p unsafe.Pointer) Result                                `cu:"cuMemHostUnregister" since:"4000"`          // ctx
+	MemHostGetDevicePointer func(p unsafe.Pointer, flags uint32) (d DevicePtr, r Result) `cu:"cuMemHostGetDevicePointer_v2" since:"3020"` // ctx
+
+	// Memory pools: allocation and release in stream order.
+	DeviceGetDefaultMemPool func(d Device) (p MemPool, r Result)                               `cu:"cuDeviceGetDefaultMemPool" since:"11020"`
+	MemPoolSetAttribute     func(p MemPool, a MemPoolAttribute, value uint64) Result           `cu:"cuMemPoolSetAttribute" since:"11020" ref:"value"`
+	MemPoolGetAttribute     func(p MemPool, a MemPoolAttribute) (value uint64, r Result)       `cu:"cuMemPoolGetAttribute" since:"11020" out:"last"`
+	MemPoolSetAccess        func(p MemPool, access MemAccess, count uint64) Result             `cu:"cuMemPoolSetAccess" since:"11020"` // count is 1
+	MemPoolTrimTo           func(p MemPool, keep uint64) Result                                `cu:"cuMemPoolTrimTo" since:"11020"`
+	MemAllocFromPoolAsync   func(bytes uint64, p MemPool, s Stream) (addr DevicePtr, r Result) `cu:"cuMemAllocFromPoolAsync" since:"11020"` // ctx0
+	MemFreeAsync            func(addr DevicePtr, s Stream) Result                              `cu:"cuMemFreeAsync" since:"11020"`          // ctx0
+
+	// Access of one device to another's memory. That to pools is [API].MemPoolSetAccess.
+	DeviceCanAccessPeer  func(d, peer Device) (can int32, r Result) `cu:"cuDeviceCanAccessPeer" since:"4000"`
+	CtxEnablePeerAccess  func(peer Context, flags uint32) Result    `cu:"cuCtxEnablePeerAccess" since:"4000"`  // ctx
+	CtxDisablePeerAccess func(peer Context) Result                  `cu:"cuCtxDisablePeerAccess" since:"4000"` // ctx
+
 	// Copies and sets, enqueued on a stream.
 	MemcpyAsync     func(dst, src DevicePtr, bytes uint64, s Stream) Result                                           `cu:"cuMemcpyAsync" since:"4000"`        // ctx0
 	MemcpyHtoDAsync func(dst DevicePtr, src unsafe.Pointer, bytes uint64, s Stream) Result                            `cu:"cuMemcpyHtoDAsync_v2" since:"3020"` // ctx0
 	MemcpyDtoHAsync func(dst unsafe.Pointer, src DevicePtr, bytes uint64, s Stream) Result                            `cu:"cuMemcpyDtoHAsync_v2" since:"3020"` // ctx0
 	MemcpyDtoDAsync func(dst, src DevicePtr, bytes uint64, s Stream) Result                                           `cu:"cuMemcpyDtoDAsync_v2" since:"3020"` // ctx0
 	MemcpyPeerAsync func(dst DevicePtr, dstCtx Context, src DevicePtr, srcCtx Context, bytes uint64, s Stream) Result `cu:"cuMemcpyPeerAsync" since:"4000"`    // ctx0
+	Memcpy2DAsync   func(c Memcpy2D, s Stream) Result                                                                 `cu:"cuMemcpy2DAsync_v2" since:"3020"`   // ctx0
 	MemsetD8Async   func(dst DevicePtr, value uint8, n uint64, s Stream) Result                                       `cu:"cuMemsetD8Async" since:"3020"`      // ctx0
 	MemsetD16Async  func(dst DevicePtr, value uint16, n uint64, s Stream) Result                                      `cu:"cuMemsetD16Async" since:"3020"`     // ctx0
 	MemsetD32Async  func(dst DevicePtr, value uint32, n uint64, s Stream) Result                                      `cu:"cuMemsetD32Async" since:"3020"`     // ctx0
+
+	// Kernels. Images, options and arguments are memory that C reads during the
+	// call, which must not be on a goroutine's stack.
+	ModuleLoadDataEx                          func(image unsafe.Pointer, count uint32, options, values unsafe.Pointer) (m Module, r Result)                                `cu:"cuModuleLoadDataEx" since:"2010"`  // ctx
+	ModuleUnload                              func(m Module) Result                                                                                                        `cu:"cuModuleUnload" since:"2000"`      // ctx
+	ModuleGetFunction                         func(m Module, name string) (f Func, r Result)                                                                               `cu:"cuModuleGetFunction" since:"2000"` // ctx
+	FuncGetAttribute                          func(a FuncAttribute, f Func) (v int32, r Result)                                                                            `cu:"cuFuncGetAttribute" since:"2020"`
+	FuncSetAttribute                          func(f Func, a FuncAttribute, v int32) Result                                                                                `cu:"cuFuncSetAttribute" since:"9000"`
+	FuncGetParamInfo                          func(f Func, index uint64) (offset, size uint64, r Result)                                                                   `cu:"cuFuncGetParamInfo" since:"12040" out:"last"`
+	OccupancyMaxActiveBlocksPerMultiprocessor func(f Func, blockSize int32, sharedBytes uint64) (blocks int32, r Result)                                                   `cu:"cuOccupancyMaxActiveBlocksPerMultiprocessor" since:"6050"`
+	OccupancyMaxPotentialBlockSize            func(f Func, sharedFor uintptr, sharedBytes uint64, limit int32) (gridSize, blockSize int32, r Result)                       `cu:"cuOccupancyMaxPotentialBlockSize" since:"6050"`
+	LaunchKernel                              func(f Func, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32, s Stream, params, extra unsafe.Pointer) Result `cu:"cuLaunchKernel" since:"4000"`            // ctx0
+	LaunchCooperativeKernel                   func(f Func, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32, s Stream, params unsafe.Pointer) Result        `cu:"cuLaunchCooperativeKernel" since:"9000"` // ctx0
+
+	// Functions of the host in a stream.
+	LaunchHostFunc func(s Stream, f HostFunc) Result `cu:"cuLaunchHostFunc" since:"10000"` // ctx0
 }

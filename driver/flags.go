@@ -35,6 +35,12 @@ const (
 	MemHostAllocWriteCombined uint32 = 4
 )
 
+// Flags of MemHostRegister.
+const (
+	MemHostRegisterPortable  uint32 = 1 // pinned for all contexts
+	MemHostRegisterDeviceMap uint32 = 2
+)
+
 // IPCMemLazyEnablePeerAccess is the only flag of IPCOpenMemHandle.
 const IPCMemLazyEnablePeerAccess uint32 = 1
 
@@ -68,11 +74,67 @@ const (
 type Attribute int32
 
 const (
-	AttributeMultiprocessorCount    Attribute = 16
-	AttributeUnifiedAddressing      Attribute = 41
-	AttributeComputeCapabilityMajor Attribute = 75
-	AttributeComputeCapabilityMinor Attribute = 76
-	AttributeStreamPriorities       Attribute = 78
-	AttributeStreamMemoryOperations Attribute = 92
-	AttributeMemoryPools            Attribute = 115
+	AttributeMultiprocessorCount               Attribute = 16
+	AttributeUnifiedAddressing                 Attribute = 41
+	AttributeComputeCapabilityMajor            Attribute = 75
+	AttributeComputeCapabilityMinor            Attribute = 76
+	AttributeStreamPriorities                  Attribute = 78
+	AttributeStreamMemoryOperations            Attribute = 92
+	AttributeMemoryPools                       Attribute = 115
+	AttributeCanUseHostPointerForRegisteredMem Attribute = 91
+	AttributeCooperativeLaunch                 Attribute = 95
+	AttributeMaxThreadsPerBlock                Attribute = 1
+	AttributeMaxSharedMemoryPerBlockOptin      Attribute = 97
+)
+
+// MemPoolAttribute names a CUmemPool_attribute. All but ReleaseThreshold are
+// figures in bytes; the high-water marks can be set to 0, which resets them.
+type MemPoolAttribute int32
+
+const (
+	MemPoolReleaseThreshold MemPoolAttribute = 4 // how much unused memory to keep over a synchronization
+	MemPoolReservedCurrent  MemPoolAttribute = 5
+	MemPoolReservedHigh     MemPoolAttribute = 6
+	MemPoolUsedCurrent      MemPoolAttribute = 7
+	MemPoolUsedHigh         MemPoolAttribute = 8
+)
+
+// FuncAttribute names a CUfunction_attribute.
+type FuncAttribute int32
+
+const (
+	FuncMaxThreadsPerBlock      FuncAttribute = 0
+	FuncSharedBytes             FuncAttribute = 1 // static, per block
+	FuncConstBytes              FuncAttribute = 2
+	FuncLocalBytes              FuncAttribute = 3 // per thread
+	FuncRegisters               FuncAttribute = 4 // per thread
+	FuncPTXVersion              FuncAttribute = 5
+	FuncBinaryVersion           FuncAttribute = 6
+	FuncMaxDynamicSharedBytes   FuncAttribute = 8 // can be set
+	FuncPreferredSharedCarveout FuncAttribute = 9 // can be set
+)
+
+// JITOption names a CUjit_option of ModuleLoadDataEx.
+type JITOption int32
+
+const (
+	JITInfoLogBuffer      JITOption = 3
+	JITInfoLogBufferSize  JITOption = 4
+	JITErrorLogBuffer     JITOption = 5
+	JITErrorLogBufferSize JITOption = 6
+)
+
+// GraphExecUpdateResult says why a graph could not be updated.
+type GraphExecUpdateResult int32
+
+const (
+	GraphExecUpdateSuccess                   GraphExecUpdateResult = 0
+	GraphExecUpdateError                     GraphExecUpdateResult = 1
+	GraphExecUpdateTopologyChanged           GraphExecUpdateResult = 2
+	GraphExecUpdateNodeTypeChanged           GraphExecUpdateResult = 3
+	GraphExecUpdateFunctionChanged           GraphExecUpdateResult = 4
+	GraphExecUpdateParametersChanged         GraphExecUpdateResult = 5
+	GraphExecUpdateNotSupported              GraphExecUpdateResult = 6
+	GraphExecUpdateUnsupportedFunctionChange GraphExecUpdateResult = 7
+	GraphExecUpdateAttributesChanged         GraphExecUpdateResult = 8
 )

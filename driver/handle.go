@@ -19,6 +19,16 @@ type (
 	Event uintptr
 	// Graph is a CUgraph, what ending a capture returns.
 	Graph uintptr
+	// GraphNode is a CUgraphNode.
+	GraphNode uintptr
+	// GraphExec is a CUgraphExec: a graph that can be launched.
+	GraphExec uintptr
+	// MemPool is a CUmemoryPool.
+	MemPool uintptr
+	// Module is a CUmodule.
+	Module uintptr
+	// Func is a CUfunction: a kernel of a module.
+	Func uintptr
 	// DevicePtr is a CUdeviceptr: an address in the unified address space, of
 	// device memory or of pinned host memory.
 	DevicePtr uint64

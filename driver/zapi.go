@@ -39,7 +39,7 @@ var Functions = []Function{
 	{Field: "StreamEndCapture", Symbol: "cuStreamEndCapture", Else: "", Since: 10000},
 	{Field: "StreamIsCapturing", Symbol: "cuStreamIsCapturing", Else: "", Since: 10000},
 	{Field: "ThreadExchangeStreamCaptureMode", Symbol: "cuThreadExchangeStreamCaptureMode", Else: "", Since: 10010},
-	{Field: "GraphDestroy", Symbol: "cuGraphDestroy", Else: "", Since: 10000},
+	{Field: "StreamGetCaptureInfo", Symbol: "cuStreamGetCaptureInfo", Else: "", Since: 10010},
 	{Field: "EventCreate", Symbol: "cuEventCreate", Else: "", Since: 2000},
 	{Field: "EventDestroy", Symbol: "cuEventDestroy_v2", Else: "", Since: 4000},
 	{Field: "EventRecord", Symbol: "cuEventRecord", Else: "", Since: 2000},
@@ -47,6 +47,13 @@ var Functions = []Function{
 	{Field: "EventQuery", Symbol: "cuEventQuery", Else: "", Since: 2000},
 	{Field: "EventSynchronize", Symbol: "cuEventSynchronize", Else: "", Since: 2000},
 	{Field: "EventElapsedTime", Symbol: "cuEventElapsedTime_v2", Else: "cuEventElapsedTime", Since: 12080},
+	{Field: "GraphGetNodes", Symbol: "cuGraphGetNodes", Else: "", Since: 10000},
+	{Field: "GraphInstantiateWithFlags", Symbol: "cuGraphInstantiateWithFlags", Else: "", Since: 11040},
+	{Field: "GraphDestroy", Symbol: "cuGraphDestroy", Else: "", Since: 10000},
+	{Field: "GraphUpload", Symbol: "cuGraphUpload", Else: "", Since: 11010},
+	{Field: "GraphLaunch", Symbol: "cuGraphLaunch", Else: "", Since: 10000},
+	{Field: "GraphExecUpdate", Symbol: "cuGraphExecUpdate", Else: "", Since: 10020},
+	{Field: "GraphExecDestroy", Symbol: "cuGraphExecDestroy", Else: "", Since: 10000},
 	{Field: "IPCGetEventHandle", Symbol: "cuIpcGetEventHandle", Else: "", Since: 4010},
 	{Field: "IPCOpenEventHandle", Symbol: "cuIpcOpenEventHandle", Else: "", Since: 4010},
 	{Field: "IPCGetMemHandle", Symbol: "cuIpcGetMemHandle", Else: "", Since: 4010},
@@ -57,14 +64,39 @@ var Functions = []Function{
 	{Field: "MemFree", Symbol: "cuMemFree_v2", Else: "", Since: 3020},
 	{Field: "MemHostAlloc", Symbol: "cuMemHostAlloc", Else: "", Since: 2020},
 	{Field: "MemFreeHost", Symbol: "cuMemFreeHost", Else: "", Since: 2000},
+	{Field: "MemHostRegister", Symbol: "cuMemHostRegister_v2", Else: "", Since: 6050},
+	{Field: "MemHostUnregister", Symbol: "cuMemHostUnregister", Else: "", Since: 4000},
+	{Field: "MemHostGetDevicePointer", Symbol: "cuMemHostGetDevicePointer_v2", Else: "", Since: 3020},
+	{Field: "DeviceGetDefaultMemPool", Symbol: "cuDeviceGetDefaultMemPool", Else: "", Since: 11020},
+	{Field: "MemPoolSetAttribute", Symbol: "cuMemPoolSetAttribute", Else: "", Since: 11020},
+	{Field: "MemPoolGetAttribute", Symbol: "cuMemPoolGetAttribute", Else: "", Since: 11020},
+	{Field: "MemPoolSetAccess", Symbol: "cuMemPoolSetAccess", Else: "", Since: 11020},
+	{Field: "MemPoolTrimTo", Symbol: "cuMemPoolTrimTo", Else: "", Since: 11020},
+	{Field: "MemAllocFromPoolAsync", Symbol: "cuMemAllocFromPoolAsync", Else: "", Since: 11020},
+	{Field: "MemFreeAsync", Symbol: "cuMemFreeAsync", Else: "", Since: 11020},
+	{Field: "DeviceCanAccessPeer", Symbol: "cuDeviceCanAccessPeer", Else: "", Since: 4000},
+	{Field: "CtxEnablePeerAccess", Symbol: "cuCtxEnablePeerAccess", Else: "", Since: 4000},
+	{Field: "CtxDisablePeerAccess", Symbol: "cuCtxDisablePeerAccess", Else: "", Since: 4000},
 	{Field: "MemcpyAsync", Symbol: "cuMemcpyAsync", Else: "", Since: 4000},
 	{Field: "MemcpyHtoDAsync", Symbol: "cuMemcpyHtoDAsync_v2", Else: "", Since: 3020},
 	{Field: "MemcpyDtoHAsync", Symbol: "cuMemcpyDtoHAsync_v2", Else: "", Since: 3020},
 	{Field: "MemcpyDtoDAsync", Symbol: "cuMemcpyDtoDAsync_v2", Else: "", Since: 3020},
 	{Field: "MemcpyPeerAsync", Symbol: "cuMemcpyPeerAsync", Else: "", Since: 4000},
+	{Field: "Memcpy2DAsync", Symbol: "cuMemcpy2DAsync_v2", Else: "", Since: 3020},
 	{Field: "MemsetD8Async", Symbol: "cuMemsetD8Async", Else: "", Since: 3020},
 	{Field: "MemsetD16Async", Symbol: "cuMemsetD16Async", Else: "", Since: 3020},
 	{Field: "MemsetD32Async", Symbol: "cuMemsetD32Async", Else: "", Since: 3020},
+	{Field: "ModuleLoadDataEx", Symbol: "cuModuleLoadDataEx", Else: "", Since: 2010},
+	{Field: "ModuleUnload", Symbol: "cuModuleUnload", Else: "", Since: 2000},
+	{Field: "ModuleGetFunction", Symbol: "cuModuleGetFunction", Else: "", Since: 2000},
+	{Field: "FuncGetAttribute", Symbol: "cuFuncGetAttribute", Else: "", Since: 2020},
+	{Field: "FuncSetAttribute", Symbol: "cuFuncSetAttribute", Else: "", Since: 9000},
+	{Field: "FuncGetParamInfo", Symbol: "cuFuncGetParamInfo", Else: "", Since: 12040},
+	{Field: "OccupancyMaxActiveBlocksPerMultiprocessor", Symbol: "cuOccupancyMaxActiveBlocksPerMultiprocessor", Else: "", Since: 6050},
+	{Field: "OccupancyMaxPotentialBlockSize", Symbol: "cuOccupancyMaxPotentialBlockSize", Else: "", Since: 6050},
+	{Field: "LaunchKernel", Symbol: "cuLaunchKernel", Else: "", Since: 4000},
+	{Field: "LaunchCooperativeKernel", Symbol: "cuLaunchCooperativeKernel", Else: "", Since: 9000},
+	{Field: "LaunchHostFunc", Symbol: "cuLaunchHostFunc", Else: "", Since: 10000},
 }
 
 // fill replaces nil fields by stubs and returns their functions.
@@ -201,9 +233,9 @@ func (a *API) fill() (missing []Function) {
 		missing = append(missing, Functions[32])
 		a.ThreadExchangeStreamCaptureMode = func(CaptureMode) (previous CaptureMode, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
-	if a.GraphDestroy == nil {
+	if a.StreamGetCaptureInfo == nil {
 		missing = append(missing, Functions[33])
-		a.GraphDestroy = func(Graph) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+		a.StreamGetCaptureInfo = func(Stream) (status CaptureStatus, id uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventCreate == nil {
 		missing = append(missing, Functions[34])
@@ -233,80 +265,223 @@ func (a *API) fill() (missing []Function) {
 		missing = append(missing, Functions[40])
 		a.EventElapsedTime = func(Event, Event) (ms float32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
-	if a.IPCGetEventHandle == nil {
+	if a.GraphGetNodes == nil {
 		missing = append(missing, Functions[41])
+		a.GraphGetNodes = func(Graph, unsafe.Pointer) (n uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.GraphInstantiateWithFlags == nil {
+		missing = append(missing, Functions[42])
+		a.GraphInstantiateWithFlags = func(Graph, uint64) (x GraphExec, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.GraphDestroy == nil {
+		missing = append(missing, Functions[43])
+		a.GraphDestroy = func(Graph) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.GraphUpload == nil {
+		missing = append(missing, Functions[44])
+		a.GraphUpload = func(GraphExec, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.GraphLaunch == nil {
+		missing = append(missing, Functions[45])
+		a.GraphLaunch = func(GraphExec, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.GraphExecUpdate == nil {
+		missing = append(missing, Functions[46])
+		a.GraphExecUpdate = func(GraphExec, Graph) (failed GraphNode, result GraphExecUpdateResult, r Result) {
+			r = ErrorCallRequiresNewerDriver
+			return
+		}
+	}
+	if a.GraphExecDestroy == nil {
+		missing = append(missing, Functions[47])
+		a.GraphExecDestroy = func(GraphExec) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.IPCGetEventHandle == nil {
+		missing = append(missing, Functions[48])
 		a.IPCGetEventHandle = func(Event) (h IPCEventHandle, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCOpenEventHandle == nil {
-		missing = append(missing, Functions[42])
+		missing = append(missing, Functions[49])
 		a.IPCOpenEventHandle = func(IPCEventHandle) (e Event, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCGetMemHandle == nil {
-		missing = append(missing, Functions[43])
+		missing = append(missing, Functions[50])
 		a.IPCGetMemHandle = func(DevicePtr) (h IPCMemHandle, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCOpenMemHandle == nil {
-		missing = append(missing, Functions[44])
+		missing = append(missing, Functions[51])
 		a.IPCOpenMemHandle = func(IPCMemHandle, uint32) (p DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCCloseMemHandle == nil {
-		missing = append(missing, Functions[45])
+		missing = append(missing, Functions[52])
 		a.IPCCloseMemHandle = func(DevicePtr) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemGetInfo == nil {
-		missing = append(missing, Functions[46])
+		missing = append(missing, Functions[53])
 		a.MemGetInfo = func() (free uint64, total uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemAlloc == nil {
-		missing = append(missing, Functions[47])
+		missing = append(missing, Functions[54])
 		a.MemAlloc = func(uint64) (p DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFree == nil {
-		missing = append(missing, Functions[48])
+		missing = append(missing, Functions[55])
 		a.MemFree = func(DevicePtr) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostAlloc == nil {
-		missing = append(missing, Functions[49])
+		missing = append(missing, Functions[56])
 		a.MemHostAlloc = func(uint64, uint32) (p unsafe.Pointer, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFreeHost == nil {
-		missing = append(missing, Functions[50])
+		missing = append(missing, Functions[57])
 		a.MemFreeHost = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
+	if a.MemHostRegister == nil {
+		missing = append(missing, Functions[58])
+		a.MemHostRegister = func(unsafe.Pointer, uint64, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemHostUnregister == nil {
+		missing = append(missing, Functions[59])
+		a.MemHostUnregister = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemHostGetDevicePointer == nil {
+		missing = append(missing, Functions[60])
+		a.MemHostGetDevicePointer = func(unsafe.Pointer, uint32) (d DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.DeviceGetDefaultMemPool == nil {
+		missing = append(missing, Functions[61])
+		a.DeviceGetDefaultMemPool = func(Device) (p MemPool, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemPoolSetAttribute == nil {
+		missing = append(missing, Functions[62])
+		a.MemPoolSetAttribute = func(MemPool, MemPoolAttribute, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemPoolGetAttribute == nil {
+		missing = append(missing, Functions[63])
+		a.MemPoolGetAttribute = func(MemPool, MemPoolAttribute) (value uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemPoolSetAccess == nil {
+		missing = append(missing, Functions[64])
+		a.MemPoolSetAccess = func(MemPool, MemAccess, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemPoolTrimTo == nil {
+		missing = append(missing, Functions[65])
+		a.MemPoolTrimTo = func(MemPool, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemAllocFromPoolAsync == nil {
+		missing = append(missing, Functions[66])
+		a.MemAllocFromPoolAsync = func(uint64, MemPool, Stream) (addr DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemFreeAsync == nil {
+		missing = append(missing, Functions[67])
+		a.MemFreeAsync = func(DevicePtr, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.DeviceCanAccessPeer == nil {
+		missing = append(missing, Functions[68])
+		a.DeviceCanAccessPeer = func(Device, Device) (can int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.CtxEnablePeerAccess == nil {
+		missing = append(missing, Functions[69])
+		a.CtxEnablePeerAccess = func(Context, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.CtxDisablePeerAccess == nil {
+		missing = append(missing, Functions[70])
+		a.CtxDisablePeerAccess = func(Context) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
 	if a.MemcpyAsync == nil {
-		missing = append(missing, Functions[51])
+		missing = append(missing, Functions[71])
 		a.MemcpyAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyHtoDAsync == nil {
-		missing = append(missing, Functions[52])
+		missing = append(missing, Functions[72])
 		a.MemcpyHtoDAsync = func(DevicePtr, unsafe.Pointer, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoHAsync == nil {
-		missing = append(missing, Functions[53])
+		missing = append(missing, Functions[73])
 		a.MemcpyDtoHAsync = func(unsafe.Pointer, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoDAsync == nil {
-		missing = append(missing, Functions[54])
+		missing = append(missing, Functions[74])
 		a.MemcpyDtoDAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyPeerAsync == nil {
-		missing = append(missing, Functions[55])
+		missing = append(missing, Functions[75])
 		a.MemcpyPeerAsync = func(DevicePtr, Context, DevicePtr, Context, uint64, Stream) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
+	if a.Memcpy2DAsync == nil {
+		missing = append(missing, Functions[76])
+		a.Memcpy2DAsync = func(Memcpy2D, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
 	if a.MemsetD8Async == nil {
-		missing = append(missing, Functions[56])
+		missing = append(missing, Functions[77])
 		a.MemsetD8Async = func(DevicePtr, uint8, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD16Async == nil {
-		missing = append(missing, Functions[57])
+		missing = append(missing, Functions[78])
 		a.MemsetD16Async = func(DevicePtr, uint16, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD32Async == nil {
-		missing = append(missing, Functions[58])
+		missing = append(missing, Functions[79])
 		a.MemsetD32Async = func(DevicePtr, uint32, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.ModuleLoadDataEx == nil {
+		missing = append(missing, Functions[80])
+		a.ModuleLoadDataEx = func(unsafe.Pointer, uint32, unsafe.Pointer, unsafe.Pointer) (m Module, r Result) {
+			r = ErrorCallRequiresNewerDriver
+			return
+		}
+	}
+	if a.ModuleUnload == nil {
+		missing = append(missing, Functions[81])
+		a.ModuleUnload = func(Module) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.ModuleGetFunction == nil {
+		missing = append(missing, Functions[82])
+		a.ModuleGetFunction = func(Module, string) (f Func, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.FuncGetAttribute == nil {
+		missing = append(missing, Functions[83])
+		a.FuncGetAttribute = func(FuncAttribute, Func) (v int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.FuncSetAttribute == nil {
+		missing = append(missing, Functions[84])
+		a.FuncSetAttribute = func(Func, FuncAttribute, int32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.FuncGetParamInfo == nil {
+		missing = append(missing, Functions[85])
+		a.FuncGetParamInfo = func(Func, uint64) (offset uint64, size uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.OccupancyMaxActiveBlocksPerMultiprocessor == nil {
+		missing = append(missing, Functions[86])
+		a.OccupancyMaxActiveBlocksPerMultiprocessor = func(Func, int32, uint64) (blocks int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.OccupancyMaxPotentialBlockSize == nil {
+		missing = append(missing, Functions[87])
+		a.OccupancyMaxPotentialBlockSize = func(Func, uintptr, uint64, int32) (gridSize int32, blockSize int32, r Result) {
+			r = ErrorCallRequiresNewerDriver
+			return
+		}
+	}
+	if a.LaunchKernel == nil {
+		missing = append(missing, Functions[88])
+		a.LaunchKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer, unsafe.Pointer) (r Result) {
+			r = ErrorCallRequiresNewerDriver
+			return
+		}
+	}
+	if a.LaunchCooperativeKernel == nil {
+		missing = append(missing, Functions[89])
+		a.LaunchCooperativeKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer) (r Result) {
+			r = ErrorCallRequiresNewerDriver
+			return
+		}
+	}
+	if a.LaunchHostFunc == nil {
+		missing = append(missing, Functions[90])
+		a.LaunchHostFunc = func(Stream, HostFunc) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	return missing
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/ccall"
 )
 
 // libraries holds what was opened, by the handle that the system's loader gives
@@ -54,4 +55,11 @@ func goString(b []byte) string {
 		b = b[:i]
 	}
 	return string(b)
+}
+
+// cString returns s with a zero byte behind it, where C may read it.
+func cString(s string) []byte {
+	b := ccall.Buffer(len(s) + 1)
+	copy(b, s)
+	return b
 }

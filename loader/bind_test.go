@@ -4,6 +4,7 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"unsafe"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/ccall"
+	"github.com/purecuda/cuda/internal/ccall/testlib"
 )
 
 // seen reads what the fake library's last call was given.
@@ -32,6 +34,15 @@ func (s seen) arg(i int) uint64 {
 	f := ccall.Frame{Fn: s.word, Arg: [ccall.MaxArgs]uintptr{0, uintptr(i)}}
 	f.CallOut(0, 1)
 	return f.Out[0]
+}
+
+func (s seen) text() string {
+	var b []byte
+	for i := range 128 {
+		f := ccall.Frame{Fn: s.byteAt, Arg: [ccall.MaxArgs]uintptr{uintptr(i)}}
+		b = append(b, byte(f.Call()))
+	}
+	return goString(b)
 }
 
 func (s seen) bytes() (b [64]byte) {
@@ -63,6 +74,15 @@ func argument(t *testing.T, typ reflect.Type, number, i int) (v reflect.Value, b
 	case reflect.Array:
 		for j := range v.Len() {
 			v.Index(j).SetUint(uint64(byte(255 - number - j)))
+		}
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text %d", n))
+	case reflect.Struct:
+		for j := range v.NumField() {
+			if f := v.Field(j); f.CanSet() {
+				w, _ := argument(t, f.Type(), number, j)
+				f.Set(w)
+			}
 		}
 	default:
 		t.Fatalf("no test value for a parameter of type %v", typ)
@@ -134,6 +154,14 @@ func checkCall(t *testing.T, p prototype, got seen, args []reflect.Value, bits [
 			want := args[0].Convert(reflect.TypeFor[[64]byte]()).Interface()
 			require.Equal(t, want, got.bytes())
 			args, bits = args[1:], bits[1:]
+		case a.typ == "CUhostFn":
+			require.NotZero(t, got.arg(i), "the C function")
+		case a.typ == "const char *":
+			require.Equal(t, args[0].String(), got.text())
+			args, bits = args[1:], bits[1:]
+		case a.typ == "const CUmemAccessDesc *" || a.typ == "const CUDA_MEMCPY2D *":
+			checkFields(t, got, args[0])
+			args, bits = args[1:], bits[1:]
 		case !a.out() || inOut:
 			require.Equal(t, bits[0], got.arg(i), "argument %s", a.name)
 			args, bits = args[1:], bits[1:]
@@ -145,6 +173,44 @@ func checkCall(t *testing.T, p prototype, got seen, args []reflect.Value, bits [
 	}
 	require.Empty(t, args, "Go has arguments that C has not")
 	require.Empty(t, results, "Go has results that C has not")
+}
+
+// checkFields checks that C found the fields of a struct where cuda.h has them.
+func checkFields(t *testing.T, got seen, v reflect.Value) {
+	at := 16
+	for j := range v.NumField() {
+		f := v.Field(j)
+		if !v.Type().Field(j).IsExported() {
+			continue
+		}
+		want := uint64(0)
+		switch {
+		case f.CanInt():
+			want = uint64(f.Int())
+		case f.Type() == reflect.TypeFor[driver.MemoryType](): // an enum, which C sees as signed
+			want = uint64(int32(f.Uint()))
+		default:
+			want = f.Uint()
+		}
+		require.Equal(t, want, got.arg(at), "field %s", v.Type().Field(j).Name)
+		at++
+	}
+}
+
+// TestHostFunc has C call a Go function through the process's one callback.
+func TestHostFunc(t *testing.T) {
+	path := testlib.Compile(t, "int call(void (*f)(void *), void *data) { f(data); f(data); return 0; }")
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	require.NoError(t, err)
+	fn, err := purego.Dlsym(handle, "call")
+	require.NoError(t, err)
+	calls := 0
+	f := driver.NewHostFunc(func() { calls++ })
+	purego.SyscallN(fn, hostCallback(), uintptr(f))
+	require.Equal(t, 2, calls)
+	f.Release()
+	purego.SyscallN(fn, hostCallback(), uintptr(f))
+	require.Equal(t, 2, calls, "after Release nothing is called")
 }
 
 func TestSymbolFallback(t *testing.T) {
@@ -211,6 +277,9 @@ func TestHotCallsDoNotAllocate(t *testing.T) {
 		"EventElapsedTime": func() { l.API.EventElapsedTime(1, 2) },
 		"StreamWaitEvent":  func() { l.API.StreamWaitEvent(1, 2, 0) },
 		"StreamQuery":      func() { l.API.StreamQuery(1) },
+		"LaunchKernel":     func() { l.API.LaunchKernel(1, 1, 1, 1, 1, 1, 1, 0, 2, nil, nil) },
+		"Memcpy2DAsync":    func() { l.API.Memcpy2DAsync(driver.Memcpy2D{}, 2) },
+		"MemFreeAsync":     func() { l.API.MemFreeAsync(1, 2) },
 	} {
 		require.Zero(t, testing.AllocsPerRun(1000, call), name)
 	}

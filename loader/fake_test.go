@@ -35,12 +35,13 @@ type param struct{ typ, name string }
 
 // out reports whether the parameter points to a result.
 func (p param) out() bool {
-	return strings.HasSuffix(p.typ, "*") && p.typ != "void *" && p.typ != "const void *"
+	return strings.HasSuffix(p.typ, "*") && p.typ != "void *" && !strings.HasPrefix(p.typ, "const ")
 }
 
 func (p param) isHandle() bool { // a pointer, or a pointer to one
 	switch strings.TrimSuffix(p.typ, " *") {
-	case "CUcontext", "CUstream", "CUevent", "CUgraph", "void", "const void":
+	case "CUcontext", "CUstream", "CUevent", "CUgraph", "CUgraphExec", "CUgraphNode", "CUmemoryPool",
+		"CUmodule", "CUfunction", "CUhostFn", "CUoccupancyB2DSize", "void", "const void":
 		return true
 	}
 	return p.typ == "void **"
@@ -104,6 +105,14 @@ func (p prototype) source() string {
 			body = append(body, fmt.Sprintf("OUT_POINTER(%d, %s, %s);", i, a.name, base))
 		case a.out():
 			body = append(body, fmt.Sprintf("OUT(%d, %s, %s);", i, a.name, base))
+		case a.typ == "const char *":
+			body = append(body, fmt.Sprintf("IN_TEXT(%s);", a.name))
+		case a.typ == "const cuuint64_t *":
+			body = append(body, fmt.Sprintf("IN(%d, *%s);", i, a.name))
+		case a.typ == "const CUmemAccessDesc *":
+			body = append(body, fmt.Sprintf("IN_ACCESS(%s);", a.name))
+		case a.typ == "const CUDA_MEMCPY2D *":
+			body = append(body, fmt.Sprintf("IN_2D(%s);", a.name))
 		case a.isIPCHandle():
 			body = append(body, fmt.Sprintf("IN_BYTES(%s);", a.name))
 		case a.isHandle():

@@ -73,11 +73,11 @@ func TestRealResultNames(t *testing.T) {
 		if getErrorName(code, &name) != driver.Success || name == nil {
 			continue // unknown to this driver; package driver may know newer codes
 		}
-		require.Equal(t, cString(name), code.Name(), "code %d", code)
+		require.Equal(t, textAt(name), code.Name(), "code %d", code)
 	}
 }
 
-func cString(p *byte) string {
+func textAt(p *byte) string {
 	var b []byte
 	for ; *p != 0; p = (*byte)(unsafe.Add(unsafe.Pointer(p), 1)) {
 		b = append(b, *p)

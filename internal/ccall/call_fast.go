@@ -18,10 +18,11 @@ import (
 //go:noescape
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
-// trampolineAddr is the address of the assembly routine that cgocall runs.
-// It is taken in assembly because a Go func value would be that of a wrapper
+// trampolineAddr and wideTrampolineAddr are the addresses of the assembly
+// routines that cgocall runs, for a [Frame] and for a [Wide].
+// They are taken in assembly because a Go func value would be that of a wrapper
 // for Go's own calling convention.
-var trampolineAddr uintptr
+var trampolineAddr, wideTrampolineAddr uintptr
 
 // Call calls f.Fn and returns its int result.
 //
@@ -51,4 +52,20 @@ func (f *Frame) CallOut(at, n int) int32 {
 		f.Arg[at+1] = uintptr(unsafe.Pointer(&f.Out[1]))
 	}
 	return cgocall(trampolineAddr, unsafe.Pointer(f))
+}
+
+// CallIn is [Frame.Call] for a function that reads size bytes, at most 128, at
+// in, through argument at. They may stand on the goroutine's stack: see CallOut.
+//
+//go:nosplit
+func (f *Frame) CallIn(at int, in unsafe.Pointer, size uintptr) int32 {
+	f.Arg[at] = uintptr(in)
+	return cgocall(trampolineAddr, unsafe.Pointer(f))
+}
+
+// Call calls f.Fn and returns its int result; see [Frame.Call].
+//
+//go:nosplit
+func (f *Wide) Call() int32 {
+	return cgocall(wideTrampolineAddr, unsafe.Pointer(f))
 }

@@ -22,3 +22,36 @@ TEXT trampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 
 DATA ·trampolineAddr(SB)/8, $trampoline<>(SB)
 GLOBL ·trampolineAddr(SB), NOPTR|RODATA, $8
+
+// wideTrampoline is trampoline for a Wide frame: arguments 7 to 12 go on the
+// stack, the seventh lowest. It is entered with SP 8 below a multiple of 16 and
+// the ABI wants a multiple of 16 at the call: 56 = 6 * 8 + 8.
+TEXT wideTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	SUBQ $56, SP
+	MOVQ DI, R11
+	MOVQ (Wide_Arg+48)(R11), AX
+	MOVQ AX, 0(SP)
+	MOVQ (Wide_Arg+56)(R11), AX
+	MOVQ AX, 8(SP)
+	MOVQ (Wide_Arg+64)(R11), AX
+	MOVQ AX, 16(SP)
+	MOVQ (Wide_Arg+72)(R11), AX
+	MOVQ AX, 24(SP)
+	MOVQ (Wide_Arg+80)(R11), AX
+	MOVQ AX, 32(SP)
+	MOVQ (Wide_Arg+88)(R11), AX
+	MOVQ AX, 40(SP)
+	MOVQ (Wide_Arg+0)(R11), DI
+	MOVQ (Wide_Arg+8)(R11), SI
+	MOVQ (Wide_Arg+16)(R11), DX
+	MOVQ (Wide_Arg+24)(R11), CX
+	MOVQ (Wide_Arg+32)(R11), R8
+	MOVQ (Wide_Arg+40)(R11), R9
+	MOVQ Wide_Fn(R11), R11
+	XORL AX, AX
+	CALL R11
+	ADDQ $56, SP
+	RET
+
+DATA ·wideTrampolineAddr(SB)/8, $wideTrampoline<>(SB)
+GLOBL ·wideTrampolineAddr(SB), NOPTR|RODATA, $8

@@ -21,3 +21,34 @@ TEXT trampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 
 DATA ·trampolineAddr(SB)/8, $trampoline<>(SB)
 GLOBL ·trampolineAddr(SB), NOPTR|RODATA, $8
+
+// wideTrampoline is trampoline for a Wide frame: arguments 9 to 12 go on the
+// stack, the ninth lowest, below the return address that the call overwrites.
+TEXT wideTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	SUB  $48, RSP
+	MOVD R30, 32(RSP)
+	MOVD R0, R9
+	MOVD Wide_Fn(R9), R16
+	MOVD (Wide_Arg+64)(R9), R10
+	MOVD R10, 0(RSP)
+	MOVD (Wide_Arg+72)(R9), R10
+	MOVD R10, 8(RSP)
+	MOVD (Wide_Arg+80)(R9), R10
+	MOVD R10, 16(RSP)
+	MOVD (Wide_Arg+88)(R9), R10
+	MOVD R10, 24(RSP)
+	MOVD (Wide_Arg+0)(R9), R0
+	MOVD (Wide_Arg+8)(R9), R1
+	MOVD (Wide_Arg+16)(R9), R2
+	MOVD (Wide_Arg+24)(R9), R3
+	MOVD (Wide_Arg+32)(R9), R4
+	MOVD (Wide_Arg+40)(R9), R5
+	MOVD (Wide_Arg+48)(R9), R6
+	MOVD (Wide_Arg+56)(R9), R7
+	CALL (R16)
+	MOVD 32(RSP), R30
+	ADD  $48, RSP
+	RET
+
+DATA ·wideTrampolineAddr(SB)/8, $wideTrampoline<>(SB)
+GLOBL ·wideTrampolineAddr(SB), NOPTR|RODATA, $8

@@ -59,6 +59,30 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+func TestWideArguments(t *testing.T) {
+	l := open(t)
+	f := ccall.Wide{Fn: l.fn(t, "args12")}
+	for i := range f.Arg {
+		f.Arg[i] = 0xf0e1d2c3b4a59600 + uintptr(i)
+	}
+	for range 2 { // the frame can be used again
+		require.EqualValues(t, 1012, f.Call())
+		for i := range f.Arg {
+			require.Equal(t, uint64(f.Arg[i]), l.seen(t, i), "argument %d", i)
+		}
+	}
+	f = ccall.Wide{Fn: l.fn(t, "aligned")}
+	require.Zero(t, f.Call(), "the stack is not aligned as the ABI wants")
+}
+
+func TestArgumentByAddress(t *testing.T) {
+	l := open(t)
+	in := [3]uint64{7, 1 << 40, 3}
+	f := ccall.Frame{Fn: l.fn(t, "by_address"), Arg: [ccall.MaxArgs]uintptr{100}}
+	require.EqualValues(t, 110, f.CallIn(1, unsafe.Pointer(&in), unsafe.Sizeof(in)))
+	require.EqualValues(t, 1<<40, l.seen(t, 0))
+}
+
 func TestNarrowArguments(t *testing.T) {
 	l := open(t)
 	minus := int32(-5)
@@ -173,6 +197,11 @@ func TestNoAllocations(t *testing.T) {
 		f := ccall.Frame{Fn: zero}
 		f.Call()
 	}))
+	wide := l.fn(t, "args12")
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		f := ccall.Wide{Fn: wide}
+		f.Call()
+	}))
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		f := ccall.Frame{Fn: two, Arg: [ccall.MaxArgs]uintptr{9}}
 		if f.CallOut(1, 2); f.Out != [2]uint64{10, 11} {
@@ -196,5 +225,14 @@ func BenchmarkCallOut(b *testing.B) {
 	for b.Loop() {
 		f := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{9}}
 		f.CallOut(1, 2)
+	}
+}
+
+func BenchmarkWideCall(b *testing.B) {
+	fn := open(b).fn(b, "args12")
+	b.ReportAllocs()
+	for b.Loop() {
+		f := ccall.Wide{Fn: fn}
+		f.Call()
 	}
 }

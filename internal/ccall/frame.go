@@ -1,6 +1,7 @@
 // Package ccall makes one C call: a function pointer, up to [MaxArgs] integer
 // arguments by the platform's C ABI, an int result, and up to two values that
-// the function writes through pointers.
+// the function writes through pointers. Functions with more arguments take a
+// [Wide] frame.
 //
 // On linux/amd64 and linux/arm64 the call goes through a few lines of assembly
 // over runtime.cgocall and costs one transition into C, no allocation and no
@@ -18,4 +19,14 @@ type Frame struct {
 	Fn  uintptr
 	Arg [MaxArgs]uintptr
 	Out [2]uint64 // what the function writes, see CallOut
+}
+
+// MaxWideArgs is the greatest number of arguments that a [Wide] call can have.
+const MaxWideArgs = 12
+
+// Wide is a call with more arguments than a [Frame] has, some of which C finds
+// on the stack. The same rules hold.
+type Wide struct {
+	Fn  uintptr
+	Arg [MaxWideArgs]uintptr
 }

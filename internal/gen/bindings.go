@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// As in internal/ccall.
+const (
+	maxArgs     = 6
+	maxWideArgs = 12
+)
+
 // bindings writes loader/zbind.go: one closure per function that puts the
 // arguments as the C ABI wants them and reads the results back.
 func bindings(functions []function) ([]byte, error) {
@@ -51,8 +57,27 @@ func binding(f function) (string, error) {
 		}
 		in = nil
 	}
+	ref, refAt := "", 0 // the struct, or the number, that is passed by its address
 	for _, p := range in {
-		args = append(args, "uintptr("+p.Name+")")
+		switch {
+		case isStruct(p.Type) || p.Name == f.Ref:
+			if ref != "" || len(f.Results) > 0 {
+				return "", fmt.Errorf("one argument by address, and no results then")
+			}
+			ref, refAt = p.Name, len(args)
+			args = append(args, "0")
+		case p.Type == "HostFunc":
+			args = append(args, "hostCallback()", "uintptr("+p.Name+")")
+		case p.Type == "string":
+			fmt.Fprintf(&b, "\t\t\t%sText := cString(%s)\n", p.Name, p.Name)
+			args = append(args, fmt.Sprintf("uintptr(unsafe.Pointer(&%sText[0]))", p.Name))
+			keep = append(keep, p.Name+"Text")
+		case p.Type == "unsafe.Pointer":
+			keep = append(keep, p.Name)
+			fallthrough
+		default:
+			args = append(args, "uintptr("+p.Name+")")
+		}
 	}
 	var outs, finish []string
 	slots := 0 // results that fit a word of the frame
@@ -69,7 +94,7 @@ func binding(f function) (string, error) {
 			keep = append(keep, "buf")
 			finish = append(finish, fmt.Sprintf("copy(%s[:], buf)", r.Name))
 		default:
-			finish = append(finish, fmt.Sprintf("%s = *(*%s)(unsafe.Pointer(&f.Out[%d]))", r.Name, qualify(r.Type, "driver."), slots))
+			finish = append(finish, fmt.Sprintf("%s = *(*%s)(unsafe.Pointer(&frame.Out[%d]))", r.Name, qualify(r.Type, "driver."), slots))
 			outs = append(outs, "0")
 			slots++
 		}
@@ -81,14 +106,24 @@ func binding(f function) (string, error) {
 	} else {
 		args = append(outs, args...)
 	}
-	fmt.Fprintf(&b, "\t\t\tf := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{%s}}\n", strings.Join(args, ", "))
-	if f.InOut != "" {
-		fmt.Fprintf(&b, "\t\t\tf.Out[0] = uint64(%s)\n", f.InOut)
+	frame, limit := "Frame", "MaxArgs"
+	if len(args) > maxArgs {
+		frame, limit = "Wide", "MaxWideArgs"
+		if slots > 0 || ref != "" || len(args) > maxWideArgs {
+			return "", fmt.Errorf("%d arguments are too many, or too many for results", len(args))
+		}
 	}
-	if slots > 0 {
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(f.CallOut(%d, %d))\n", at, slots)
-	} else {
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(f.Call())\n")
+	fmt.Fprintf(&b, "\t\t\tframe := ccall.%s{Fn: fn, Arg: [ccall.%s]uintptr{%s}}\n", frame, limit, strings.Join(args, ", "))
+	if f.InOut != "" {
+		fmt.Fprintf(&b, "\t\t\tframe.Out[0] = uint64(%s)\n", f.InOut)
+	}
+	switch {
+	case ref != "":
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallIn(%d, unsafe.Pointer(&%s), unsafe.Sizeof(%s)))\n", refAt, ref, ref)
+	case slots > 0:
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallOut(%d, %d))\n", at, slots)
+	default:
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.Call())\n")
 	}
 	for _, k := range keep {
 		fmt.Fprintf(&b, "\t\t\truntime.KeepAlive(%s)\n", k)
@@ -103,6 +138,9 @@ func binding(f function) (string, error) {
 func isArray(typ string) bool {
 	return typ == "UUID" || typ == "IPCEventHandle" || typ == "IPCMemHandle"
 }
+
+// isStruct reports whether typ is a struct of package driver. C takes its address.
+func isStruct(typ string) bool { return typ == "Memcpy2D" || typ == "MemAccess" }
 
 // byValue reports whether f takes an array type by value.
 func byValue(f function) bool {

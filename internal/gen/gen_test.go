@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ func TestLineBecomesBinding(t *testing.T) {
 		`if fn := first(sym, "cuAsk", "cuOld"); fn != 0 {`,
 		"api.Ask = func(s driver.Stream) (a int32, b int32, r driver.Result) {",
 		"[ccall.MaxArgs]uintptr{uintptr(s), 0, 0}",
-		"f.CallOut(1, 2)",
+		"frame.CallOut(1, 2)",
 	} {
 		require.Contains(t, string(text), want)
 	}
@@ -39,6 +40,40 @@ func TestLineBecomesBinding(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "## A section\n")
 	require.Contains(t, string(text), "| `Ask` | `cuAsk`, else `cuOld` | 12.0 | ctx |")
+}
+
+// What does not fit the simplest call: arguments by address, texts, more
+// arguments than a frame has, functions of the host.
+func TestLineWithUnusualArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"Copy func(c Memcpy2D, s Stream) Result":                           "frame.CallIn(0, unsafe.Pointer(&c), unsafe.Sizeof(c))",
+		"Set func(p MemPool, v uint64) Result ref":                         "frame.CallIn(1, unsafe.Pointer(&v), unsafe.Sizeof(v))",
+		"Find func(m Module, name string) (f Func, r Result)":              "uintptr(m), uintptr(unsafe.Pointer(&nameText[0]))}",
+		"Launch func(a, b, c, d, e, f, g uint32, p unsafe.Pointer) Result": "ccall.Wide{Fn: fn, Arg: [ccall.MaxWideArgs]uintptr{uintptr(a)",
+		"LaunchHostFunc func(s Stream, f HostFunc) Result":                 "uintptr(s), hostCallback(), uintptr(f)}",
+		"Load func(image unsafe.Pointer, n uint32) (m Module, r Result)":   "runtime.KeepAlive(image)",
+	} {
+		line, ref := strings.CutSuffix(line, " ref")
+		tag := " `cu:\"cuX\" since:\"2000\"`"
+		if ref {
+			tag = " `cu:\"cuX\" since:\"2000\" ref:\"v\"`"
+		}
+		fs, err := parseLine(t, line+tag)
+		require.NoError(t, err)
+		text, err := bindings(fs)
+		require.NoError(t, err)
+		require.Contains(t, string(text), want)
+	}
+	for _, line := range []string{
+		"A func(c Memcpy2D) (n int32, r Result)",
+		"A func(a, b, c, d, e, f, g uint32) (n int32, r Result)",
+		"A func(a, b, c, d, e, f, g, h, i, j, k, l, m uint32) Result",
+	} {
+		fs, err := parseLine(t, line+" `cu:\"cuX\" since:\"2000\"`")
+		require.NoError(t, err)
+		_, err = bindings(fs)
+		require.Error(t, err, line)
+	}
 }
 
 func TestWrongLinesAreRefused(t *testing.T) {

@@ -17,6 +17,7 @@ type function struct {
 	Since               int
 	OutLast             bool   // pointers to results come last in C
 	InOut               string // the parameter that is passed through its result's pointer
+	Ref                 string // the parameter that is passed by its address
 	Section             string // the comment above the group of lines
 	Note                string // the comment behind the line
 	Params, Results     []value
@@ -76,6 +77,7 @@ func parseField(field *ast.Field, sig *ast.FuncType) (function, error) {
 		Else:    tag.Get("else"),
 		OutLast: tag.Get("out") == "last",
 		InOut:   tag.Get("inout"),
+		Ref:     tag.Get("ref"),
 		Params:  values(sig.Params),
 		Results: values(sig.Results),
 	}

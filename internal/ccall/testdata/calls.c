@@ -8,7 +8,7 @@ typedef uint64_t u64;
 typedef struct { unsigned char bytes[64]; } struct64;
 
 // What the last call of args0..args6, narrow or by_value was given.
-u64 seen[6];
+u64 seen[12];
 
 int args0(void) { return 1000; }
 int args1(u64 a) { seen[0] = a; return 1001; }
@@ -17,6 +17,18 @@ int args3(u64 a, u64 b, u64 c) { seen[0] = a; seen[1] = b; seen[2] = c; return 1
 int args4(u64 a, u64 b, u64 c, u64 d) { args3(a, b, c); seen[3] = d; return 1004; }
 int args5(u64 a, u64 b, u64 c, u64 d, u64 e) { args4(a, b, c, d); seen[4] = e; return 1005; }
 int args6(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f) { args5(a, b, c, d, e); seen[5] = f; return 1006; }
+
+int args12(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, u64 k, u64 l) {
+	args6(a, b, c, d, e, f);
+	seen[6] = g; seen[7] = h; seen[8] = i; seen[9] = j; seen[10] = k; seen[11] = l;
+	return 1012;
+}
+// How far the stack is from a multiple of 16 where the ABI wants one.
+int aligned(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, u64 k, u64 l) {
+	(void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h, (void)i, (void)j, (void)k, (void)l;
+	return (int)((uintptr_t)__builtin_frame_address(0) % 16);
+}
+int by_address(u64 n, const u64 *in) { seen[0] = in[1]; return (int)(n + in[0] + in[2]); }
 
 int narrow(int32_t a, uint8_t b, uint16_t c, uint32_t d) {
 	seen[0] = (u64)(int64_t)a; seen[1] = b; seen[2] = c; seen[3] = d;
