@@ -116,9 +116,9 @@ extern "C" __global__ void purecuda_spin(unsigned long long ns)
 {
     if (threadIdx.x == 0) {
         u64 start, now;
-        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
         do {
-            asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         } while (now - start < ns);
     }
 }
