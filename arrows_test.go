@@ -79,8 +79,11 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 		require.True(t, pkgs[dep].Standard, "driver imports only the standard library, but reaches %s", dep)
 	}
 	for _, dep := range pkgs[module+"/cudatest"].Deps {
-		require.True(t, pkgs[dep].Standard || dep == module+"/driver" || within(dep, module+"/cudatest"),
-			"cudatest needs the contract only, but reaches %s", dep)
+		require.True(t, pkgs[dep].Standard || dep == module+"/driver" || dep == module+"/internal/kernels" || within(dep, module+"/cudatest"),
+			"cudatest needs the contract and kernels only, but reaches %s", dep)
+	}
+	for _, dep := range pkgs[module+"/internal/kernels"].Deps {
+		require.True(t, pkgs[dep].Standard, "kernels are text, but reach %s", dep)
 	}
 	for path, p := range pkgs {
 		require.True(t, p.Standard || within(path, module) || within(path, purego),

@@ -9,6 +9,7 @@ import (
 // capture is a stream capture that was begun and perhaps ended.
 type capture struct {
 	proc   *Process
+	id     uint64
 	origin *stream
 	mode   driver.CaptureMode
 	thread uint64 // that began it
@@ -20,32 +21,12 @@ type capture struct {
 	nodes   []*node
 }
 
-// node is an operation of a graph: work, or the record of or wait for an event.
-type node struct {
-	after  []*node
-	op     *op // what to submit when the node's turn comes; it was never submitted
-	record *event
-	wait   *event
-}
-
-// graph is what a capture becomes.
-type graph struct {
-	handle driver.Graph
-	nodes  []*node // in an order that respects their dependencies
-	made   site
-}
-
-const (
-	graphBase uint64 = 0x57d0_9000_0000
-	graphStep uint64 = 0x100
-)
-
 // add makes n the next node of s.
 func (c *capture) add(s *stream, n *node) driver.Result {
 	if c.killed {
 		return driver.ErrorStreamCaptureInvalidated
 	}
-	n.after = s.frontier
+	n.ctx, n.after = s.ctx, s.frontier
 	s.frontier = []*node{n}
 	c.nodes = append(c.nodes, n)
 	return driver.Success
@@ -153,7 +134,8 @@ func (p *Process) streamBeginCapture(h driver.Stream, mode driver.CaptureMode) d
 	case s.capture != nil:
 		return driver.ErrorIllegalState
 	}
-	c := &capture{proc: p, origin: s, mode: mode, thread: threadID(), streams: []*stream{s}}
+	p.captured++
+	c := &capture{proc: p, id: p.captured, origin: s, mode: mode, thread: threadID(), streams: []*stream{s}}
 	s.capture, s.frontier = c, nil
 	p.captures = append(p.captures, c)
 	return driver.Success
@@ -191,20 +173,31 @@ func (p *Process) streamEndCapture(h driver.Stream) (driver.Graph, driver.Result
 }
 
 func (p *Process) streamIsCapturing(h driver.Stream) (driver.CaptureStatus, driver.Result) {
+	status, _, r := p.capturing("StreamIsCapturing", h)
+	return status, r
+}
+
+// streamGetCaptureInfo gives the streams of a capture one id, which no other of
+// the process has, and 0 where there is no active capture.
+func (p *Process) streamGetCaptureInfo(h driver.Stream) (driver.CaptureStatus, uint64, driver.Result) {
+	return p.capturing("StreamGetCaptureInfo", h)
+}
+
+func (p *Process) capturing(fn string, h driver.Stream) (status driver.CaptureStatus, id uint64, r driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamIsCapturing", h)
+	s, r := p.stream(fn, h)
 	switch {
 	case r != driver.Success:
-		return 0, r
+		return 0, 0, r
 	case s.legacyCapture() != nil:
-		return 0, driver.ErrorStreamCaptureImplicit
+		return 0, 0, driver.ErrorStreamCaptureImplicit
 	case s.capture == nil:
-		return driver.CaptureNone, driver.Success
+		return driver.CaptureNone, 0, driver.Success
 	case s.capture.killed:
-		return driver.CaptureInvalidated, driver.Success
+		return driver.CaptureInvalidated, 0, driver.Success
 	}
-	return driver.CaptureActive, driver.Success
+	return driver.CaptureActive, s.capture.id, driver.Success
 }
 
 func (p *Process) threadExchangeStreamCaptureMode(mode driver.CaptureMode) (driver.CaptureMode, driver.Result) {
@@ -221,18 +214,4 @@ func (p *Process) threadExchangeStreamCaptureMode(mode driver.CaptureMode) (driv
 	t.mode = mode
 	p.tidy(t)
 	return previous, driver.Success
-}
-
-func (p *Process) graphDestroy(h driver.Graph) driver.Result {
-	p.gpu.mu.Lock()
-	defer p.gpu.mu.Unlock()
-	if r := p.ready(); r != driver.Success {
-		return r
-	}
-	if p.graphs[h] == nil {
-		p.badHandle("GraphDestroy", "graph", uint64(h), graphBase, graphStep, p.gpu.graphs)
-		return driver.ErrorInvalidValue
-	}
-	delete(p.graphs, h)
-	return driver.Success
 }

@@ -3,8 +3,9 @@ package cudatest
 import "github.com/purecuda/cuda/driver"
 
 // forbidden reports whether captures forbid the calling thread the calls that
-// might depend on unfinished work, which every caller of it is. Such a call
-// invalidates these captures.
+// count as unsafe, which every caller of it is: those that might depend on
+// unfinished work, and most that make or free memory or executable graphs. Such
+// a call invalidates these captures.
 func (p *Process) forbidden() bool {
 	if len(p.captures) == 0 {
 		return false

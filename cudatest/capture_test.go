@@ -18,7 +18,10 @@ type capturing struct {
 }
 
 func newCapturing(t *testing.T, mode driver.CaptureMode, flags uint32) *capturing {
-	b := newBed(t, Config{})
+	return newCapturingOn(newBed(t, Config{}), mode, flags)
+}
+
+func newCapturingOn(b *bed, mode driver.CaptureMode, flags uint32) *capturing {
 	c := &capturing{bed: b, origin: b.stream(0, flags), other: b.stream(0, flags), inside: b.event(0, 0), plain: b.event(0, 0)}
 	b.ok(b.EventRecord(c.plain, c.other))
 	b.ok(b.EventSynchronize(c.plain))

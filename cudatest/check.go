@@ -24,8 +24,8 @@ func (g *GPU) Check(t interface {
 	}
 }
 
-// Problems lists the streams, events, graphs and memory that exist now and the
-// contexts that are still pushed, because at a test's end they were leaked, and
+// Problems lists the streams, events, graphs, executable graphs, modules and
+// memory that exist now and the contexts that are still pushed, because at a test's end they were leaked, and
 // all misuse so far: calls with unknown or destroyed handles, without a current
 // context, on the wrong device, or with addresses outside allocations. Killed
 // processes leak nothing.
@@ -59,14 +59,30 @@ func (p *Process) leaks() []string {
 		leak(s.ctx, s.made, "stream %#x", s.handle)
 	}
 	for _, e := range sorted(p.events) {
+		if p.api.Kept.Has(uint64(e.handle)) {
+			continue
+		}
 		leak(e.ctx, e.made, "event %#x", e.handle)
 	}
 	for _, g := range sorted(p.graphs) {
 		leak(nil, g.made, "graph %#x", g.handle)
 	}
+	for _, x := range sorted(p.execs) {
+		leak(x.ctx, x.made, "executable graph %#x", x.handle)
+	}
+	for _, m := range sorted(p.modules) {
+		leak(m.ctx, m.made, "module %#x", m.handle)
+	}
 	for _, b := range p.blocks {
+		if p.api.Kept.Has(b.base) {
+			continue
+		}
 		kind := "device memory"
 		switch {
+		case b.registered:
+			kind = "registered host memory"
+		case b.chunk != nil:
+			kind = "pool memory"
 		case b.host:
 			kind = "pinned host memory"
 		case b.opened > 0:

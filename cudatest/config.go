@@ -28,6 +28,13 @@ type Config struct {
 	// Allocations take as much of the test's own memory.
 	Memory uint64
 
+	// NoMemoryPools makes devices without memory pools: asking for one answers
+	// NOT_SUPPORTED, as on old GPUs and under some hypervisors.
+	NoMemoryPools bool
+	// NoPeerAccess makes devices whose kernels cannot touch each other's memory.
+	// Copies between them work.
+	NoPeerAccess bool
+
 	// HostBandwidth is how many bytes per second a copy between host and device
 	// moves; zero means 50e9.
 	HostBandwidth float64

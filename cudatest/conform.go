@@ -30,8 +30,8 @@ import (
 // Rows for two devices use the first two and skip where there is one; rows skip
 // too where the driver lacks an optional function. Nothing runs in parallel,
 // because a stream capture forbids calls to the whole process. The suite uses
-// no kernels, some 32 MiB of device memory, and real time: it cannot run in a
-// testing/synctest bubble.
+// kernels of its own, some 32 MiB of device memory, and real time: it cannot run
+// in a testing/synctest bubble.
 func TestDriver(t *testing.T, open func(testing.TB) *driver.API) {
 	t.Helper()
 	s := suite{open: open, limit: rowLimit}
@@ -69,9 +69,19 @@ func rows() []row {
 		recordRows,
 		elapsedRows,
 		captureRows,
+		graphRows,
+		graphExecRows,
 		ipcRows,
 		copyRows,
 		memoryRows,
+		poolRows,
+		poolFigureRows,
+		registerRows,
+		rectangleRows,
+		peerRows,
+		moduleRows,
+		kernelRows,
+		hostFuncRows,
 	)
 }
 
@@ -105,6 +115,8 @@ func (s suite) keep(t testing.TB) int {
 			b.ok("CtxSynchronize", b.CtxSynchronize())
 		})
 	}
+	b.useGraph()
+	b.useKernels()
 	count, r := b.DeviceGetCount()
 	b.ok("DeviceGetCount", r)
 	return int(count)

@@ -71,7 +71,7 @@ var eventMutations = []mutation{
 	{"no stream captures", []string{"rule 13", "rule 23 an event recorded in a capture forks"}, func(api *driver.API, sound driver.API) {
 		api.StreamIsCapturing = func(s driver.Stream) (driver.CaptureStatus, driver.Result) { return driver.CaptureNone, success }
 	}},
-	{"record flags are dropped", []string{"rule 22"}, func(api *driver.API, sound driver.API) {
+	{"record flags are dropped", []string{"rule 22 an external record", "rule 22 external events"}, func(api *driver.API, sound driver.API) {
 		api.EventRecordWithFlags = func(e driver.Event, s driver.Stream, _ uint32) driver.Result { return sound.EventRecord(e, s) }
 	}},
 	{"a captured event is done", []string{"rule 23 an event recorded in a capture belongs"}, func(api *driver.API, sound driver.API) {

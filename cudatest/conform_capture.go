@@ -9,26 +9,39 @@ var captureRows = []row{
 	{"rule 22 an external record needs a capture", 0, externalOutside},
 	{"rule 23 an event recorded in a capture forks and joins", 0, captureForkJoin},
 	{"rule 23 an event recorded in a capture belongs to it", 0, capturedEvent},
+	{"rule 23 an event of an ended capture says nothing", 0, endedEvent},
+	{"driver: the streams of a capture have its id", 0, captureID},
 	{"driver: the default stream cannot be captured", 0, captureDefault},
 	{"driver: a query from any thread ends a global capture", 0, queryEndsGlobal},
 	{"driver: a query from a relaxed thread ends no capture", 0, queryRelaxed},
 	{"driver: a query ends a thread-local capture from its own thread alone", 0, queryThreadLocal},
 }
 
-// capture calls f, on one thread, while s is captured, and returns how the
-// capture ended.
-func (b *bench) capture(s driver.Stream, mode driver.CaptureMode, f func()) (r driver.Result) {
+// graph calls f, on one thread, while s is captured, and returns how the capture
+// ended, with the graph if it ended well.
+func (b *bench) graph(s driver.Stream, mode driver.CaptureMode, f func()) (g driver.Graph, r driver.Result) {
 	b.t.Helper()
 	b.with(0, func() {
 		b.ok("StreamBeginCapture", b.StreamBeginCapture(s, mode))
+		through := false
 		defer func() { // also where f fails the row
-			var g driver.Graph
-			if g, r = b.StreamEndCapture(s); r == driver.Success {
-				b.ok("GraphDestroy", b.GraphDestroy(g))
+			if g, r = b.StreamEndCapture(s); r == driver.Success && !through {
+				b.GraphDestroy(g)
 			}
 		}()
 		f()
+		through = true
 	})
+	return g, r
+}
+
+// capture is graph for rows that do not need the graph.
+func (b *bench) capture(s driver.Stream, mode driver.CaptureMode, f func()) driver.Result {
+	b.t.Helper()
+	g, r := b.graph(s, mode, f)
+	if r == driver.Success {
+		b.ok("GraphDestroy", b.GraphDestroy(g))
+	}
 	return r
 }
 
@@ -89,6 +102,58 @@ func capturedEvent(b *bench) {
 	b.ok("EventRecord outside a capture", b.EventRecord(e, s))
 	b.ok("EventSynchronize", b.EventSynchronize(e))
 	b.ok("EventQuery", b.EventQuery(e))
+}
+
+func endedEvent(b *bench) {
+	s, other, e := b.stream(0), b.stream(0), b.event(0)
+	mem := b.mem(0, 64)
+	b.ok("StreamEndCapture", b.capture(s, driver.CaptureModeRelaxed, func() {
+		b.ok("MemsetD32Async", b.MemsetD32Async(mem, 1, 16, s))
+		b.ok("EventRecord", b.EventRecord(e, s))
+	}))
+	b.want("EventQuery", b.EventQuery(e), driver.ErrorInvalidValue)
+	b.want("StreamWaitEvent", b.StreamWaitEvent(other, e, 0), driver.ErrorInvalidValue)
+	b.ok("EventRecord outside a capture", b.EventRecord(e, s))
+	b.ok("StreamWaitEvent after that", b.StreamWaitEvent(other, e, 0))
+	b.ok("EventSynchronize", b.EventSynchronize(e))
+}
+
+// info fails the row unless s is in the capture status want; it returns the
+// capture's id.
+func (b *bench) info(what string, s driver.Stream, want driver.CaptureStatus) uint64 {
+	b.t.Helper()
+	status, id, r := b.StreamGetCaptureInfo(s)
+	b.ok("StreamGetCaptureInfo of "+what, r)
+	equal(b, "capture status of "+what, status, want)
+	if want == driver.CaptureNone {
+		equal(b, "capture id of "+what, id, 0)
+	}
+	return id
+}
+
+func captureID(b *bench) {
+	s, other, alone := b.stream(0), b.stream(0), b.stream(0)
+	fork, join := b.event(0), b.event(0)
+	var first, second, third uint64
+	b.ok("StreamEndCapture", b.capture(s, driver.CaptureModeRelaxed, func() {
+		first = b.info("a captured stream", s, driver.CaptureActive)
+		b.info("another stream", other, driver.CaptureNone)
+		b.ok("EventRecord", b.EventRecord(fork, s))
+		b.ok("StreamWaitEvent", b.StreamWaitEvent(other, fork, 0))
+		equal(b, "capture id of a stream that joined", b.info("a stream that joined", other, driver.CaptureActive), first)
+		b.ok("EventRecord", b.EventRecord(join, other))
+		b.ok("StreamWaitEvent", b.StreamWaitEvent(s, join, 0))
+		b.ok("StreamEndCapture", b.capture(alone, driver.CaptureModeRelaxed, func() {
+			second = b.info("a stream with a capture of its own", alone, driver.CaptureActive)
+		}))
+	}))
+	b.info("a stream whose capture has ended", s, driver.CaptureNone)
+	b.ok("StreamEndCapture", b.capture(s, driver.CaptureModeRelaxed, func() {
+		third = b.info("a stream that is captured again", s, driver.CaptureActive)
+	}))
+	if first == second || first == third || second == third {
+		b.t.Errorf("the ids of three captures: %d, %d and %d", first, second, third)
+	}
 }
 
 func captureDefault(b *bench) {

@@ -17,6 +17,10 @@ type context struct {
 	streams map[*stream]struct{} // those created and not destroyed
 	orphans []orphan             // work that destroyed streams left
 
+	calling bool // a host function runs
+
+	peers map[*context]bool // those whose plain memory its kernels may touch
+
 	fault   driver.Result // what a failed operation made of the context
 	faultAt int64         // when that will be; never if it will not
 }
@@ -103,6 +107,7 @@ func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
 			b.release()
 		}
 	}
+	p.dropPool(c.dev)
 	return driver.Success
 }
 
@@ -159,6 +164,7 @@ func (c *context) answer() driver.Result {
 	if c.proc.dead {
 		return driver.ErrorDeinitialized
 	}
+	c.proc.shrinkPools()
 	return c.fault
 }
 

@@ -86,10 +86,11 @@ func (g *GPU) Run(s Stream, d time.Duration) {
 
 // Hold enqueues work on s that ends when release is called, and not before. It
 // does not block. Calling release again does nothing. In a synctest bubble,
-// release must be called in the bubble.
+// release must be called in the bubble. Captured in a graph, it holds every
+// launch of it until then, and none after.
 func (g *GPU) Hold(s Stream) (release func()) {
-	o := &op{kind: holdOp}
-	g.put(s, o)
+	at := &gate{}
+	g.put(s, &op{kind: holdOp, gate: at})
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -97,12 +98,13 @@ func (g *GPU) Hold(s Stream) (release func()) {
 			panic("cudatest: a hold was released outside the synctest bubble of its GPU")
 		}
 		g.advance()
-		o.released = true
-		if o.seq != 0 && o.unknowns == 0 && !o.stuck {
+		at.open = true
+		for _, o := range at.waiting {
 			g.settle(o)
-			g.advance()
-			g.rouse()
 		}
+		at.waiting = nil
+		g.advance()
+		g.rouse()
 	})
 }
 

@@ -3,6 +3,7 @@ package cudatest
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
@@ -42,22 +43,26 @@ func (p *Process) hostEnd(ptr unsafe.Pointer, n uint64) (end, bool) {
 	return end{data: unsafe.Slice((*byte)(ptr), n)}, true
 }
 
+// moves returns how long a copy of n bytes takes.
+func (g *GPU) moves(n uint64, dst, src end) time.Duration {
+	switch to, from := dst.device(), src.device(); {
+	case to == nil || from == nil:
+		return g.conf.moving(n, g.conf.HostBandwidth)
+	case to == from:
+		return g.conf.moving(n, g.conf.DeviceBandwidth)
+	}
+	return g.conf.moving(n, g.conf.PeerBandwidth)
+}
+
 // copies enqueues a copy on s. Pageable memory is read at once, as the driver
 // may; when such memory is written the call returns after that.
 func (p *Process) copies(s *stream, dst, src end) driver.Result {
-	conf := &p.gpu.conf
-	n := uint64(len(src.data))
-	d := conf.moving(n, conf.HostBandwidth)
-	if to, from := dst.device(), src.device(); to != nil && to == from {
-		d = conf.moving(n, conf.DeviceBandwidth)
-	} else if to != nil && from != nil {
-		d = conf.moving(n, conf.PeerBandwidth)
-	}
 	to, from := dst.data, src.data
 	if src.block == nil && s.capture == nil {
 		from = append([]byte(nil), from...)
 	}
-	o := &op{dur: int64(d), effect: func() { copy(to, from) }, visible: dst.host()}
+	d := p.gpu.moves(uint64(len(from)), dst, src)
+	o := &op{what: "memcpy", dur: int64(d), effect: func() { copy(to, from) }, visible: dst.host()}
 	r := s.enqueue(o)
 	if r != driver.Success || dst.block != nil || s.capture != nil {
 		return r
@@ -87,7 +92,28 @@ func (p *Process) unified(fn string, dst, src driver.DevicePtr, n uint64, h driv
 		p.misuse(fn, "%d bytes from %#x to %#x are not within allocations", n, src, dst)
 		return driver.ErrorInvalidValue
 	}
+	if p.unreachable(fn, s, to, from) {
+		return driver.ErrorInvalidValue
+	}
 	return p.copies(s, to, from)
+}
+
+// unreachable reports whether an end of a copy on s is in a pool that the copy
+// has no access to. A real driver asks that of the calling thread's context,
+// whatever the stream's is. Here the stream's stands in where there is none.
+// Plain memory needs no access, and MemcpyPeerAsync none at all.
+func (p *Process) unreachable(fn string, s *stream, ends ...end) bool {
+	c := s.ctx
+	if stack := p.thread(false).stack; len(stack) > 0 {
+		c = p.primary(stack[len(stack)-1])
+	}
+	for _, e := range ends {
+		if b := e.block; b != nil && b.chunk != nil && !p.reaches(c, b) {
+			p.misuse(fn, "the context of device %d has no access to the pool of device %d", c.dev.ordinal, b.mem.dev.ordinal)
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Process) memcpyHtoDAsync(dst driver.DevicePtr, src unsafe.Pointer, n uint64, h driver.Stream) driver.Result {
@@ -101,6 +127,9 @@ func (p *Process) memcpyHtoDAsync(dst driver.DevicePtr, src unsafe.Pointer, n ui
 	from, ok2 := p.hostEnd(src, n)
 	if !ok || !ok2 {
 		p.misuse("MemcpyHtoDAsync", "%d bytes from %p to %#x are not within allocations", n, src, dst)
+		return driver.ErrorInvalidValue
+	}
+	if p.unreachable("MemcpyHtoDAsync", s, to, from) {
 		return driver.ErrorInvalidValue
 	}
 	return p.copies(s, to, from)
@@ -117,6 +146,9 @@ func (p *Process) memcpyDtoHAsync(dst unsafe.Pointer, src driver.DevicePtr, n ui
 	from, ok2 := p.end(src, n)
 	if !ok || !ok2 {
 		p.misuse("MemcpyDtoHAsync", "%d bytes from %#x to %p are not within allocations", n, src, dst)
+		return driver.ErrorInvalidValue
+	}
+	if p.unreachable("MemcpyDtoHAsync", s, to, from) {
 		return driver.ErrorInvalidValue
 	}
 	return p.copies(s, to, from)
@@ -170,8 +202,13 @@ func (p *Process) memset(fn string, dst driver.DevicePtr, pattern []byte, n uint
 		p.misuse(fn, "%d times %d bytes at %#x are not within an allocation", n, size, dst)
 		return driver.ErrorInvalidValue
 	}
+	if !p.reaches(s.ctx, to.block) {
+		p.misuse(fn, "device %d has no access to %#x, which is memory of device %d", s.ctx.dev.ordinal, dst, to.device().ordinal)
+		return driver.ErrorInvalidValue
+	}
 	conf := &p.gpu.conf
 	return s.enqueue(&op{
+		what:    "memset",
 		dur:     int64(conf.moving(n*size, conf.DeviceBandwidth)),
 		effect:  func() { fill(to.data, pattern) },
 		visible: to.host(),

@@ -65,10 +65,20 @@ func (p *Process) deviceGetAttribute(a driver.Attribute, d driver.Device) (int32
 		return 132, driver.Success
 	case driver.AttributeComputeCapabilityMajor:
 		return 9, driver.Success
-	case driver.AttributeUnifiedAddressing, driver.AttributeStreamPriorities, driver.AttributeStreamMemoryOperations:
-		return 1, driver.Success
-	case driver.AttributeComputeCapabilityMinor, driver.AttributeMemoryPools:
+	case driver.AttributeComputeCapabilityMinor:
 		return 0, driver.Success
+	case driver.AttributeMaxThreadsPerBlock:
+		return 1024, driver.Success
+	case driver.AttributeMaxSharedMemoryPerBlockOptin:
+		return 227 << 10, driver.Success
+	case driver.AttributeMemoryPools:
+		if p.gpu.conf.NoMemoryPools {
+			return 0, driver.Success
+		}
+		return 1, driver.Success
+	case driver.AttributeUnifiedAddressing, driver.AttributeStreamPriorities, driver.AttributeStreamMemoryOperations,
+		driver.AttributeCanUseHostPointerForRegisteredMem, driver.AttributeCooperativeLaunch:
+		return 1, driver.Success
 	}
 	return 0, driver.ErrorInvalidValue
 }

@@ -36,6 +36,17 @@
 // [Poison]. Pinned host memory is ordinary memory: where a program reads it
 // without having waited for the stream that writes it, the race detector says so.
 //
+// # Kernels and host functions
+//
+// A kernel is a Go function that [GPU.RegisterKernel] lets stand for its code: it gets
+// the arguments by the layout that the module's PTX declares, and runs when the
+// launch's turn has come. PTX is read for its declarations and for what is no
+// PTX at all; its instructions are not. Loading and unloading a module wait for
+// the device, as on a real one.
+//
+// A host function runs on a goroutine of its own, one at a time for each device.
+// In a bubble it must have returned before the bubble ends.
+//
 // # Strictness
 //
 // [GPU.Check] reports what was leaked and every misuse with the line it came
@@ -47,15 +58,14 @@
 //
 // # Limits
 //
-// Kernels, host functions, memory pools and graph launches are not simulated,
-// because the driver table does not have them. All operations of different
-// streams overlap freely: there is no contention for copy engines, bandwidth or
-// multiprocessors, and priorities order nothing. The per-thread default stream
+// All operations of different streams overlap freely: there is no contention for
+// copy engines, bandwidth or multiprocessors, and priorities order nothing. The
+// whole of a kernel happens at its end. The per-thread default stream
 // answers NOT_SUPPORTED. Only primary contexts exist. A context that is broken
 // by a fault lets go of other contexts' work that waits for it.
 //
 // For a program that watches pinned memory without calling the driver, a timer
-// makes the writes happen, late by the precision of Go's timers: about a
-// millisecond when idle. Waiting
-// calls, too, return as late as a timer is; none of them spins.
+// makes the writes happen and host functions run, late by the precision of Go's
+// timers: about a millisecond when idle. Waiting calls, too, return as late as a
+// timer is; none of them spins.
 package cudatest

@@ -38,7 +38,7 @@ const tick = 500 * time.Nanosecond
 
 // event finds the event of a handle. fn names the caller.
 func (p *Process) event(fn string, h driver.Event) (*event, driver.Result) {
-	if r := p.ready(); r != driver.Success {
+	if r := p.readyTo(fn); r != driver.Success {
 		return nil, r
 	}
 	e := p.events[h]
@@ -141,15 +141,22 @@ func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags u
 	if e.op.pending() && e.op.stuck { // not even recording it anew frees a dead process's event
 		s.submit(&op{}, e.op)
 	}
-	e.set, e.capture, e.nodes = true, nil, nil
-	e.timed = e.flags&driver.EventDisableTiming == 0
-	if e.timed {
+	if e.timing() {
 		s.submit(&op{dur: int64(tick)})
-		e.op = s.tail
+		e.recorded(s.tail)
 	} else {
-		e.op = s.point()
+		e.recorded(s.point())
 	}
 	return driver.Success
+}
+
+// timing reports whether e was made to tell the time.
+func (e *event) timing() bool { return e.flags&driver.EventDisableTiming == 0 }
+
+// recorded makes e stand for the end of o, outside any capture; of nil if it is
+// done already.
+func (e *event) recorded(o *op) {
+	e.set, e.op, e.timed, e.capture, e.nodes = true, o, e.timing(), nil, nil
 }
 
 func (p *Process) streamWaitEvent(sh driver.Stream, h driver.Event, flags uint32) driver.Result {

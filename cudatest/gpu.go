@@ -31,8 +31,12 @@ type GPU struct {
 	streams uint64 // handles given out, of all processes
 	events  uint64
 	graphs  uint64
+	execs   uint64
+	modules uint64
+	funcs   uint64
 	ipc     uint64
 	exports map[uint64]any // *event or *block, by the number in their IPC handles
+	kernels map[string]Kernel
 }
 
 // device is a simulated device, which the processes share.
@@ -64,6 +68,7 @@ func New(c Config) *GPU {
 		alarmAt: never,
 	}
 	g.bubble = inBubble(g.epoch)
+	g.kernels = builtins(&g.conf)
 	for i := range g.conf.Devices {
 		g.devices = append(g.devices, &device{ordinal: i, next: memoryBase + uint64(i)*memoryRange})
 	}

@@ -13,9 +13,10 @@ import (
 func TestTableIsComplete(t *testing.T) {
 	for version, missing := range map[int][]string{
 		0:            nil,
-		driver.Floor: {"cuStreamGetId", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"},
-		11080:        {"cuStreamGetId"},
-		12000:        nil,
+		driver.Floor: {"cuFuncGetParamInfo", "cuStreamGetId", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"},
+		11080:        {"cuFuncGetParamInfo", "cuStreamGetId"},
+		12000:        {"cuFuncGetParamInfo"},
+		12040:        nil,
 	} {
 		api := New(Config{DriverVersion: version}).API()
 		require.ElementsMatch(t, missing, api.Missing, version)

@@ -82,7 +82,7 @@ func (p *Process) ipcGetMemHandle(ptr driver.DevicePtr) (ipc driver.IPCMemHandle
 		return ipc, r
 	}
 	b := p.contains(uint64(ptr))
-	if b == nil || b.host || b.opened > 0 {
+	if b == nil || b.host || b.opened > 0 || b.chunk != nil {
 		return ipc, driver.ErrorInvalidValue
 	}
 	if b.mem.ipc == 0 {

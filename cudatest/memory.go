@@ -15,14 +15,16 @@ const Poison = 0xCD
 // block is an allocation: device memory, pinned host memory, or the memory of
 // another process that was opened here.
 type block struct {
-	ctx    *context
-	base   uint64
-	size   uint64
-	data   []byte // nil once freed; work in flight keeps its own reference
-	host   bool
-	opened int     // how often it was opened; 0 for one's own
-	mem    *extent // device memory
-	made   site
+	ctx        *context
+	base       uint64
+	size       uint64
+	data       []byte // nil once freed; work in flight keeps its own reference
+	host       bool
+	registered bool    // host memory that somebody else allocated
+	opened     int     // how often it was opened; 0 for one's own
+	mem        *extent // device memory
+	chunk      *chunk  // of the pool that it is from
+	made       site
 }
 
 // extent is device memory, which an allocation and those opened from its IPC
@@ -67,10 +69,15 @@ func (p *Process) search(addr uint64) (int, bool) {
 
 // remove takes the block that begins at addr off the process's memory.
 func (p *Process) remove(b *block) {
+	p.forget(b)
+	b.release()
+}
+
+// forget makes the addresses of b mean nothing to the process.
+func (p *Process) forget(b *block) {
 	if i, ok := p.search(b.base); ok {
 		p.blocks = slices.Delete(p.blocks, i, i+1)
 	}
-	b.release()
 }
 
 // begins returns the block that begins at addr, if there is one.
@@ -147,7 +154,7 @@ func (p *Process) memAlloc(n uint64) (driver.DevicePtr, driver.Result) {
 		return 0, driver.ErrorStreamCaptureUnsupported
 	}
 	size := n + (-n)%alignment
-	if size < n || size > p.gpu.conf.Memory-c.dev.used {
+	if size < n || !p.room(c.dev, size) {
 		return 0, driver.ErrorOutOfMemory
 	}
 	c.dev.used += size
@@ -192,6 +199,11 @@ func (p *Process) memFree(ptr driver.DevicePtr) driver.Result {
 	if b.data == nil {
 		return driver.ErrorInvalidValue // somebody else freed it meanwhile
 	}
+	if b.chunk != nil {
+		// Nothing has been waited for if this is a cleanup.
+		b.chunk.pool.put(b, nil, b.ctx.work()...)
+		return b.ctx.answer()
+	}
 	p.remove(b)
 	return b.ctx.answer()
 }
@@ -221,7 +233,8 @@ func (p *Process) memHostAlloc(n uint64, flags uint32) (unsafe.Pointer, driver.R
 	return ptr, driver.Success
 }
 
-// memFreeHost may run in a cleanup: see the package's comment.
+// memFreeHost waits until the device is idle, as a real one does, but not in a
+// cleanup: see the package's comment.
 func (p *Process) memFreeHost(ptr unsafe.Pointer) driver.Result {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
@@ -235,10 +248,19 @@ func (p *Process) memFreeHost(ptr unsafe.Pointer) driver.Result {
 		return driver.ErrorStreamCaptureUnsupported
 	}
 	b := p.begins(uint64(uintptr(ptr)))
-	if b == nil || !b.host || b.data == nil {
+	if b == nil || !b.host || b.registered || b.data == nil {
 		p.misuse("MemFreeHost", "%p is not the beginning of allocated host memory", ptr)
 		return driver.ErrorInvalidValue
 	}
+	return p.unpin(b)
+}
+
+// unpin waits until the device is idle and takes host memory off the process's.
+func (p *Process) unpin(b *block) driver.Result {
+	b.ctx.drain() // lets go of the lock
+	if b.data == nil {
+		return driver.ErrorInvalidValue // somebody else freed it meanwhile
+	}
 	p.remove(b)
-	return b.ctx.fault
+	return b.ctx.answer()
 }

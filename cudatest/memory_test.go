@@ -122,6 +122,49 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
+func TestRectangles(t *testing.T) {
+	b := newBed(t, Config{})
+	s, p, h := b.stream(0, driver.StreamNonBlocking), b.mem(0, 1024), driver.HostPtr(at(b.pinned(1024)))
+	good := rectangle(p, h, 128, 64, 8)
+	for name, change := range map[string]func(*driver.Memcpy2D){
+		"a type of memory":          func(c *driver.Memcpy2D) { c.SrcMemoryType = 1 },
+		"a row too many":            func(c *driver.Memcpy2D) { c.Height++ },
+		"shifted out at the end":    func(c *driver.Memcpy2D) { c.DstY++ },
+		"x beyond the pitch":        func(c *driver.Memcpy2D) { c.SrcXInBytes = 65 },
+		"x overflows":               func(c *driver.Memcpy2D) { c.SrcXInBytes = 1<<64 - 1 },
+		"y overflows":               func(c *driver.Memcpy2D) { c.SrcY = 1 << 60 },
+		"height overflows":          func(c *driver.Memcpy2D) { c.Height = 1<<57 + 1 },
+		"no pitch":                  func(c *driver.Memcpy2D) { c.SrcPitch = 0 },
+		"from nowhere":              func(c *driver.Memcpy2D) { c.SrcDevice = 4096 },
+		"beginning before its time": func(c *driver.Memcpy2D) { c.DstDevice-- },
+	} {
+		c := good
+		change(&c)
+		require.Equal(t, driver.ErrorInvalidValue, b.Memcpy2DAsync(c, s), name)
+	}
+	for name, change := range map[string]func(*driver.Memcpy2D){
+		"all":                     func(*driver.Memcpy2D) {},
+		"to the last byte":        func(c *driver.Memcpy2D) { c.SrcXInBytes, c.DstXInBytes = 64, 64 },
+		"a great pitch, one row":  func(c *driver.Memcpy2D) { c.SrcPitch, c.Height = 3<<30, 1 },
+		"the last row's gap":      func(c *driver.Memcpy2D) { c.SrcDevice += 64 },
+		"without bytes, anywhere": func(c *driver.Memcpy2D) { c.SrcDevice, c.Height = 0, 0 },
+	} {
+		c := good
+		change(&c)
+		require.Equal(t, driver.Success, b.Memcpy2DAsync(c, s), name)
+	}
+}
+
+func TestRectanglesTakeTheirTime(t *testing.T) {
+	synctestBed(t, Config{Latency: 2 * ms, HostBandwidth: 1e6}, func(b *bed) {
+		s, p, h := b.stream(0, driver.StreamNonBlocking), b.mem(0, 8000), driver.HostPtr(at(b.pinned(8000)))
+		require.EqualValues(t, 2+4, took(func() {
+			b.ok(b.Memcpy2DAsync(rectangle(p, h, 1000, 500, 8), s))
+			b.ok(b.StreamSynchronize(s))
+		})/ms, "4000 bytes")
+	})
+}
+
 // Many goroutines pass a counter through streams that only events order.
 func TestStress(t *testing.T) {
 	b := newBed(t, Config{Devices: 2, Latency: -1})
@@ -131,7 +174,7 @@ func TestStress(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			s := [2]driver.Stream{b.stream(i%2, driver.StreamNonBlocking), b.stream(1-i%2, driver.StreamDefault)}
 			e := [2]driver.Event{b.event(i%2, 0), b.event(1-i%2, driver.EventDisableTiming)}
-			buf := [2]driver.DevicePtr{b.mem(0, 256), b.mem(1, 256)}
+			buf := [2]driver.DevicePtr{b.mem(i%2, 256), b.mem(1-i%2, 256)}
 			h := b.pinned(256)
 			for n := range byte(100) {
 				k := random.IntN(2)

@@ -15,13 +15,14 @@ const (
 	holdOp                // ends when released
 	valueOp               // ends when a word in memory has a value
 	faultOp               // breaks its context
+	hostOp                // ends when a function of the host has returned
 )
 
 // opState says what is known of an operation.
 type opState uint8
 
 const (
-	unknown opState = iota // the finish time hangs on a hold, a word in memory or a dead process
+	unknown opState = iota // the finish time hangs on a hold, a word in memory, the host or a dead process
 	known                  // the finish time is known: the op stands in the heap
 	done
 )
@@ -35,16 +36,18 @@ type op struct {
 	start  int64 // as far as the predecessors' finish times are known
 	finish int64
 
-	kind     opKind
-	state    opState
-	stuck    bool          // never finishes: it hangs on work of a dead process
-	released bool          // of a holdOp
-	armed    bool          // of a valueOp: it looks at its word
-	code     driver.Result // of a faultOp
-	flags    uint32        // of a valueOp: how to compare
-	value    uint32        // of a valueOp
-	word     *uint32       // of a valueOp
-	visible  bool          // the CPU can see its effect without asking the driver
+	what    string // its kind as a node of a graph: "memcpy", "memset", "kernel" or "host"
+	kind    opKind
+	state   opState
+	stuck   bool            // never finishes: it hangs on work of a dead process
+	gate    *gate           // of a holdOp
+	armed   bool            // of a valueOp: it looks at its word; of a hostOp: its turn has come
+	code    driver.Result   // of a faultOp
+	flags   uint32          // of a valueOp: how to compare
+	value   uint32          // of a valueOp
+	word    *uint32         // of a valueOp
+	host    driver.HostFunc // of a hostOp
+	visible bool            // the CPU can see its effect without asking the driver
 
 	unknowns int   // predecessors whose finish time is unknown
 	preds    []*op // predecessors that were not done at submission
@@ -53,6 +56,19 @@ type op struct {
 
 	effect func()        // applied at the finish
 	notify chan struct{} // closed when the finish becomes known; made by a waiter
+}
+
+// gate is what a hold waits for: its release. In a graph it is one for all
+// launches.
+type gate struct {
+	open    bool
+	waiting []*op // holds that have come to it
+}
+
+// anew returns an operation like o, which is a graph's and never submitted.
+func (o *op) anew() *op {
+	again := *o
+	return &again
 }
 
 // pending reports whether there is an operation that is not done.
@@ -77,7 +93,7 @@ func (o *op) satisfied() bool {
 func word32(b []byte) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // pendingOps is a heap of the ops with a known finish that are not done, and of
-// the valueOps that have not begun to look at their words.
+// the valueOps and hostOps whose turn has not come.
 type pendingOps []*op
 
 func (h pendingOps) Len() int { return len(h) }

@@ -21,8 +21,14 @@ type Process struct {
 	streams     map[driver.Stream]*stream
 	events      map[driver.Event]*event
 	graphs      map[driver.Graph]*graph
-	blocks      []*block // memory, by address
+	execs       map[driver.GraphExec]*graphExec
+	modules     map[driver.Module]*module
+	funcs       map[driver.Func]*function
+	hosts       map[uint64]bool // threads that run host functions
+	blocks      []*block        // memory, by address
+	pools       map[*device]*pool
 	captures    []*capture
+	captured    uint64 // captures begun
 	misuses     misuseLog
 }
 
@@ -39,6 +45,11 @@ func (g *GPU) NewProcess() *Process {
 		streams:  map[driver.Stream]*stream{},
 		events:   map[driver.Event]*event{},
 		graphs:   map[driver.Graph]*graph{},
+		execs:    map[driver.GraphExec]*graphExec{},
+		modules:  map[driver.Module]*module{},
+		funcs:    map[driver.Func]*function{},
+		hosts:    map[uint64]bool{},
+		pools:    map[*device]*pool{},
 	}
 	p.api = p.table()
 	g.procs = append(g.procs, p)
@@ -65,6 +76,9 @@ func (p *Process) Kill() {
 	for _, b := range p.blocks {
 		b.release()
 	}
+	for d := range p.pools {
+		p.dropPool(d)
+	}
 	for _, e := range p.events {
 		e.unexport()
 	}
@@ -72,18 +86,14 @@ func (p *Process) Kill() {
 	clear(p.streams)
 	clear(p.events)
 	clear(p.graphs)
+	clear(p.execs)
+	clear(p.modules)
+	clear(p.funcs)
 }
 
-// ready answers for calls that come before Init or after the process's end.
-func (p *Process) ready() driver.Result {
-	switch {
-	case p.dead:
-		return driver.ErrorDeinitialized
-	case !p.initialized:
-		return driver.ErrorNotInitialized
-	}
-	return driver.Success
-}
+// ready answers for calls that come before Init, after the process's end, or from
+// a host function.
+func (p *Process) ready() driver.Result { return p.readyTo("") }
 
 func (p *Process) initialize(flags uint32) driver.Result {
 	p.gpu.mu.Lock()

@@ -89,7 +89,7 @@ func (s *stream) point() *op {
 
 // stream finds the stream of a handle. fn names the caller.
 func (p *Process) stream(fn string, h driver.Stream) (*stream, driver.Result) {
-	if r := p.ready(); r != driver.Success {
+	if r := p.readyTo(fn); r != driver.Success {
 		return nil, r
 	}
 	switch h {

@@ -11,6 +11,7 @@ import (
 func (p *Process) table() *driver.API {
 	api := &driver.API{
 		Source: p.gpu.String(),
+		Kept:   &driver.Kept{},
 
 		Init:             p.initialize,
 		DriverGetVersion: p.driverGetVersion,

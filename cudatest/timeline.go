@@ -23,8 +23,9 @@ type timeline struct {
 	now     int64
 	seq     uint64
 	pending pendingOps
-	unarmed int   // valueOps in pending that do not look yet
+	unarmed int   // valueOps and hostOps in pending whose turn has not come
 	armed   []*op // valueOps that look at their words
+	due     []*op // hostOps to call, in the order of their turns
 	visible int   // visible ops that are not done
 	changed chan struct{}
 	ready   []*op // scratch of settle
@@ -74,16 +75,17 @@ func (t *timeline) settle(o *op) {
 		case o.stuck:
 			continue
 		case o.kind == holdOp:
-			if !o.released {
+			if !o.gate.open {
+				o.gate.waiting = append(o.gate.waiting, o)
 				continue
 			}
 			o.finish = max(o.start, t.now)
-		case o.kind == valueOp && !o.armed:
-			o.finish = o.start // when it begins to look
+		case (o.kind == valueOp || o.kind == hostOp) && !o.armed:
+			o.finish = o.start // when it begins
 			t.unarmed++
 			heap.Push(&t.pending, o)
 			continue
-		case o.kind == valueOp:
+		case o.kind == valueOp || o.kind == hostOp:
 			o.finish = t.now
 		default:
 			o.finish = o.start + o.dur
@@ -130,12 +132,15 @@ func (t *timeline) advanceTo(to int64) {
 
 // reach is called when the present has come to o's finish.
 func (t *timeline) reach(o *op) {
-	if o.state == unknown { // a valueOp that now begins to look
+	if o.state == unknown { // its turn has come
 		t.unarmed--
 		o.armed = true
-		if o.satisfied() {
+		switch {
+		case o.kind == hostOp && o.ctx.fault == driver.Success:
+			t.due = append(t.due, o)
+		case o.kind == hostOp || o.satisfied():
 			t.settle(o)
-		} else {
+		default:
 			t.armed = append(t.armed, o)
 		}
 		return

@@ -45,13 +45,16 @@ func inBubble(t time.Time) bool { return t.Unix() < 1_400_000_000 }
 func (g *GPU) advance() {
 	if now, inside := g.clock(); inside {
 		g.advanceTo(now)
+		g.callDue()
 	}
 }
 
 // rouse makes sure that the timeline advances by itself while there is work that
-// writes to host memory, which a program may watch without calling the driver.
-// Nothing else needs that.
+// a program may watch without calling the driver: what writes to host memory, and
+// host functions. Kernels too, since one that fails ends waits for others. Nothing
+// else needs that.
 func (g *GPU) rouse() {
+	g.callDue()
 	at := int64(never)
 	switch {
 	case g.visible == 0:
@@ -63,6 +66,9 @@ func (g *GPU) rouse() {
 	}
 	if at >= g.alarmAt {
 		return // set already, or only the release of a hold can change anything
+	}
+	if _, inside := g.clock(); !inside {
+		return // the alarm is the bubble's
 	}
 	g.alarmAt = at
 	d := time.Duration(at - g.now)
@@ -91,6 +97,7 @@ func (g *GPU) await(c *context, o *op) {
 			return
 		}
 		g.advanceTo(now)
+		g.callDue()
 		if o == nil || o.state == done || c.fault != driver.Success || c.proc.dead {
 			return
 		}

@@ -34,6 +34,8 @@ type API struct {
 	// functions, which [API.Complete] adds, and of functions for which an older
 	// one stands in.
 	Missing []string
+	// Kept is told, if it is not nil, what its users keep until the process ends.
+	Kept *Kept
 
 	// The driver.
 	Init             func(flags uint32) Result        `cu:"cuInit" since:"2000"`

@@ -123,18 +123,3 @@ const (
 	JITErrorLogBuffer     JITOption = 5
 	JITErrorLogBufferSize JITOption = 6
 )
-
-// GraphExecUpdateResult says why a graph could not be updated.
-type GraphExecUpdateResult int32
-
-const (
-	GraphExecUpdateSuccess                   GraphExecUpdateResult = 0
-	GraphExecUpdateError                     GraphExecUpdateResult = 1
-	GraphExecUpdateTopologyChanged           GraphExecUpdateResult = 2
-	GraphExecUpdateNodeTypeChanged           GraphExecUpdateResult = 3
-	GraphExecUpdateFunctionChanged           GraphExecUpdateResult = 4
-	GraphExecUpdateParametersChanged         GraphExecUpdateResult = 5
-	GraphExecUpdateNotSupported              GraphExecUpdateResult = 6
-	GraphExecUpdateUnsupportedFunctionChange GraphExecUpdateResult = 7
-	GraphExecUpdateAttributesChanged         GraphExecUpdateResult = 8
-)
