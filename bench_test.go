@@ -19,7 +19,11 @@ type hot struct {
 	e, start, end *cuda.Event
 	ctx           context.Context
 	buf           *cuda.Buffer[uint32]
+	pooled        *cuda.Buffer[uint32] // whose home is s
 	host          *cuda.HostBuffer[uint32]
+	fill          *cuda.Kernel // of 3 arguments
+	prepared      *cuda.PreparedKernel
+	graph         *cuda.GraphExec // of one copy
 }
 
 func newHot(t testing.TB, drv *cuda.Driver) *hot {
@@ -28,6 +32,12 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	h := &hot{dev: d, s: newStream(t, d, nil), other: newStream(t, d, nil),
 		e: newEvent(t, nil), start: newEvent(t, timed()), end: newEvent(t, timed()),
 		buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1)}
+	h.pooled = allocAsync[uint32](t, h.s, 1)
+	require.NoError(t, h.other.WaitStream(h.s))
+	h.fill = kernel(t, ours(t, d), "purecuda_fill")
+	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
+	require.NoError(t, err)
+	h.graph = instantiate(t, capture(t, h.s, func() { require.NoError(t, cuda.Copy(h.s, h.buf, h.host)) }))
 	require.NoError(t, h.e.Record(h.s))
 	require.NoError(t, h.start.Record(h.s))
 	require.NoError(t, h.end.Record(h.s))
@@ -42,6 +52,8 @@ func (h *hot) calls() []call {
 	api := h.dev.Driver().API()
 	s, other, e := h.s.Handle(), h.other.Handle(), h.e.Handle()
 	start, end := h.start.Handle(), h.end.Handle()
+	f, params := h.fill.Handle(), h.params()
+	x := h.graph.Handle()
 	return []call{
 		{"Record", func() error { return h.e.Record(h.s) }, func() driver.Result { return api.EventRecord(e, s) }},
 		{"RecordTiming", func() error { return h.start.Record(h.s) }, func() driver.Result { return api.EventRecord(start, s) }},
@@ -60,7 +72,19 @@ func (h *hot) calls() []call {
 			func() driver.Result { _, r := api.EventElapsedTime(end, end); return r }},
 		{"CurrentStream", func() error { h.dev.CurrentStream(h.ctx); return nil }, nil},
 		{"Copy4Bytes", func() error { return cuda.Copy(h.s, h.buf, h.host) }, nil},
+		{"CopyOnAnotherStream", func() error { return cuda.Copy(h.other, h.pooled, h.host) }, nil},
+		{"CopyOnAnotherStreamAndJoin", func() error {
+			if err := cuda.Copy(h.other, h.pooled, h.host); err != nil {
+				return err
+			}
+			return h.s.WaitStream(h.other)
+		}, nil},
+		{"Copy2D", func() error { return cuda.Copy2D(h.s, h.buf, 1, h.host, 1, 1, 1) }, nil},
 		{"Fill", func() error { return cuda.Fill(h.s, h.buf, 1) }, nil},
+		{"LaunchPrepared", func() error { return h.prepared.Launch(h.s, one) }, func() driver.Result {
+			return api.LaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, nil)
+		}},
+		{"LaunchGraph", func() error { return h.graph.Launch(h.s) }, func() driver.Result { return api.GraphLaunch(x, s) }},
 	}
 }
 
@@ -109,6 +133,15 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 			h.drain(b)
 		})
 	}
+	b.Run("Launch", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := h.fill.Launch(h.s, one, h.buf, uint64(1), uint32(1)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		h.drain(b)
+	})
 	b.Run("RecordParallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
@@ -147,6 +180,19 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 				b.Fatal(err)
 			}
 		}
+	})
+	b.Run("AllocAsyncClose", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buf, err := cuda.AllocAsync[uint32](h.s, 1024)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := buf.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		h.drain(b)
 	})
 	b.Run("NewEventRecordClose", func(b *testing.B) {
 		b.ReportAllocs()

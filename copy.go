@@ -1,9 +1,7 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -12,77 +10,110 @@ import (
 // same length (cuMemcpyAsync). Host to device, device to host, device to device
 // and from one device to another are all the same call. It returns at once:
 // neither memory may be touched, and no stream that is not ordered after may
-// use dst, until the copy is done.
+// use dst, until the copy is done. Copy parts by [Buffer.Range], rows of a matrix
+// by [Copy2D], and Go's own slices by [CopyFromSlice] and [CopyToSlice].
+//
+// A copy between two devices, of which neither has access to the other's memory
+// ([Device.EnablePeerAccess]), goes through the host, and the call blocks
+// meanwhile (cuMemcpyPeerAsync); in a capture it is refused. A copy from host
+// memory to host memory is done by the host itself: the call may block until the
+// stream has come to it.
 func Copy[T Element](s *Stream, dst, src Memory[T]) error {
 	const op = "copy"
-	if dst == nil || src == nil {
-		return invalid(op, "the memory is nil")
-	}
-	to, err := dst.hold(op)
+	p, err := holdPair(op, s, dst, src)
 	if err != nil {
 		return err
 	}
-	defer to.release()
-	from, err := src.hold(op)
-	if err != nil {
-		return err
-	}
-	defer from.release()
+	defer p.release(s)
 	if dst.Len() != src.Len() {
 		return invalid(op, fmt.Sprintf("the destination has %d elements, the source %d", dst.Len(), src.Len()))
 	}
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	api := s.dev.driver.api
-	if to.dev.driver != s.dev.driver || from.dev.driver != s.dev.driver {
-		return twoDrivers(op)
-	}
-	bytes := uint64(src.Len()) * uint64(unsafe.Sizeof(*new(T)))
-	return check(op, s.call(func(st driver.Stream) driver.Result {
-		return api.MemcpyAsync(driver.DevicePtr(to.native), driver.DevicePtr(from.native), bytes, st)
-	}))
+	return check(op, s.copy(&p, src.bytes()))
 }
 
-// Fill enqueues on s the setting of all elements of dst to v
-// (cuMemsetD8Async, D16, D32). It returns at once. Elements of 8 and 16 bytes
-// can only be set to values whose 4-byte words are all the same, such as 0;
-// others match errors.ErrUnsupported.
-func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
-	const op = "fill"
-	h, err := dst.hold(op)
-	if err != nil {
-		return err
-	}
-	defer h.release()
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	api := s.dev.driver.api
-	if h.dev.driver != s.dev.driver {
-		return twoDrivers(op)
-	}
-	p, n := driver.DevicePtr(h.native), uint64(dst.n)
-	var set func(driver.Stream) driver.Result
-	switch size := unsafe.Sizeof(v); size {
-	case 1:
-		bits := *(*uint8)(unsafe.Pointer(&v))
-		set = func(st driver.Stream) driver.Result { return api.MemsetD8Async(p, bits, n, st) }
-	case 2:
-		bits := *(*uint16)(unsafe.Pointer(&v))
-		set = func(st driver.Stream) driver.Result { return api.MemsetD16Async(p, bits, n, st) }
-	default:
-		words := unsafe.Slice((*uint32)(unsafe.Pointer(&v)), size/4)
-		for _, w := range words {
-			if w != words[0] {
-				return &Error{Op: op, Err: errors.ErrUnsupported,
-					Detail: fmt.Sprintf("the driver sets at most 4 bytes at a time, and the words of %v differ", v)}
-			}
-		}
-		bits := words[0]
-		set = func(st driver.Stream) driver.Result { return api.MemsetD32Async(p, bits, n*uint64(len(words)), st) }
-	}
-	return check(op, s.call(set))
+// pair is the two ends of a copy.
+type pair struct {
+	to, from     *handle
+	toAt, fromAt driver.DevicePtr
 }
+
+// holdPair takes references to both memories and to s, which the caller releases.
+func holdPair[T Element](op string, s *Stream, dst, src Memory[T]) (p pair, err error) {
+	if dst == nil || src == nil {
+		return p, invalid(op, "the memory is nil")
+	}
+	if p.to, p.toAt, err = dst.hold(op); err != nil {
+		return p, err
+	}
+	if p.from, p.fromAt, err = src.hold(op); err != nil {
+		p.to.release()
+		return p, err
+	}
+	if err = s.acquire(op); err == nil {
+		if p.to.dev.driver == s.dev.driver && p.from.dev.driver == s.dev.driver {
+			return p, nil
+		}
+		err = twoDrivers(op)
+		s.h.release()
+	}
+	p.to.release()
+	p.from.release()
+	return p, err
+}
+
+func (p *pair) release(s *Stream) {
+	s.h.release()
+	p.from.release()
+	p.to.release()
+}
+
+// copy enqueues a copy of memory that the caller holds.
+func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
+	in, to, from := s.capture(), p.to, p.from
+	var r driver.Result
+	if to.dev != from.dev && to.onDevice() && from.onDevice() && in == nil {
+		r = s.copyPeer(p, bytes)
+	} else {
+		r = s.callFor(to, from, func(st driver.Stream) driver.Result {
+			return s.dev.driver.api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
+		})
+	}
+	if r == driver.Success {
+		to.usedOn(s, in)
+		from.usedOn(s, in)
+	}
+	return r
+}
+
+// callFor is call for work on two pieces of memory. If one is from a pool of
+// another device than s is of, the driver looks at the calling thread's context to
+// see whether it can be reached. A default stream is found by that context, so it
+// cannot be another's.
+func (s *Stream) callFor(a, b *handle, f func(driver.Stream) driver.Result) driver.Result {
+	for _, h := range [...]*handle{a, b} {
+		if h.kind == kindPoolBuffer && h.dev != s.dev && s.h.native != 0 {
+			return h.dev.bound(func() driver.Result { return f(driver.Stream(s.h.native)) })
+		}
+	}
+	return s.call(f)
+}
+
+// copyPeer copies from one device to another. The driver is told both devices,
+// because it does not find out the one of pool memory without access to it. It
+// cannot do this in a capture.
+func (s *Stream) copyPeer(p *pair, bytes uint64) driver.Result {
+	toContext, r := p.to.dev.context()
+	if r != driver.Success {
+		return r
+	}
+	fromContext, r := p.from.dev.context()
+	if r != driver.Success {
+		return r
+	}
+	return s.call(func(st driver.Stream) driver.Result {
+		return s.dev.driver.api.MemcpyPeerAsync(p.toAt, toContext, p.fromAt, fromContext, bytes, st)
+	})
+}
+
+// onDevice reports whether h is device memory.
+func (h *handle) onDevice() bool { return h.kind == kindBuffer || h.kind == kindPoolBuffer }

@@ -31,6 +31,9 @@ type Driver struct {
 	devices []*Device
 	noInit  driver.Result // why there is no device: cuInit's answer
 
+	captures  captures
+	hostCalls hostCalls
+
 	live      [kinds]atomic.Int64
 	forgotten atomic.Int64
 	hook      atomic.Pointer[func(error)]
@@ -176,7 +179,8 @@ func (d *Driver) OpenDevice(index int) (*Device, error) {
 // OnCleanupError sets the function that is told of failures that no call could
 // return: of objects destroyed after the last call that used them, or by the
 // garbage collector. It may be called on any goroutine. By default, and with
-// nil, they go to [slog.Default].
+// nil, they go to [slog.Default]. f must not call this package: what is locked
+// then is not said.
 func (d *Driver) OnCleanupError(f func(error)) {
 	if f == nil {
 		d.hook.Store(nil)

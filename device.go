@@ -18,6 +18,8 @@ type Device struct {
 
 	retain        sync.Mutex
 	ctx           atomic.Uintptr // the primary context, once retained
+	pool          atomic.Pointer[MemoryPool]
+	staging       staging
 	defaultStream Stream
 }
 
@@ -93,9 +95,13 @@ func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
 // Synchronize blocks the calling goroutine, and one thread, until all work of
 // all streams of the device is done (cuCtxSynchronize). Other devices are not
 // waited for. It cannot be cancelled: for that wait for streams or events with
-// SynchronizeContext.
+// SynchronizeContext. During a capture on the device it fails with [ErrCapturing].
 func (d *Device) Synchronize() error {
-	return check("device synchronize", d.bound(d.driver.api.CtxSynchronize))
+	const op = "device synchronize"
+	if d.capturesOn() {
+		return &Error{Op: op, Err: ErrCapturing, Detail: fmt.Sprintf("a stream of device %d is being captured", d.index)}
+	}
+	return check(op, d.driver.undisturbed(func() driver.Result { return d.bound(d.driver.api.CtxSynchronize) }))
 }
 
 // String names the device by its index.
@@ -149,6 +155,15 @@ func (d *Device) call(f func() driver.Result) driver.Result {
 		r = d.bound(f)
 	}
 	return r
+}
+
+// createEvent makes an event that no handle owns.
+func (d *Device) createEvent(flags uint32) (e driver.Event, r driver.Result) {
+	r = d.bound(func() (r driver.Result) {
+		e, r = d.driver.api.EventCreate(flags)
+		return r
+	})
+	return e, r
 }
 
 // destroyEvent destroys an event that no handle owns.

@@ -6,7 +6,7 @@
 // # Device, stream, event
 //
 // A [Device] is one GPU. A [Stream] is a queue of work on a device: copies,
-// memory sets, kernels of other libraries. An [Event] marks a point in a stream;
+// memory sets, kernels, functions of the host. An [Event] marks a point in a stream;
 // other streams wait for it on the device, the host queries it or waits for it,
 // and two events with timing measure the time between them.
 //
@@ -25,6 +25,14 @@
 // matters and wait for that ([Event.Record], [Event.Wait]). Neither blocks the
 // host.
 //
+// # Work
+//
+// [AllocAsync] allocates device memory in the order of a stream, [AllocHost] host
+// memory that devices reach. [Copy] and [Fill] move bytes; [Device.LoadModule]
+// loads kernels, which [Kernel.Launch] enqueues. [Stream.LaunchHostFunc] calls a Go
+// function in a stream's order. [Stream.Capture] turns what a function enqueues
+// into a [Graph], which can be launched again and again.
+//
 // # Concurrency
 //
 // Everything may be shared by any number of goroutines, and goroutines may move
@@ -32,9 +40,10 @@
 // current travels in a context.Context ([WithStream], [Device.CurrentStream]),
 // so two goroutines never see each other's choice.
 //
-// The calls that enqueue, such as Record, Wait and Copy, return at once, allocate
-// nothing and take no lock of this package's, but for an event's first Record,
-// which makes it. Synchronize blocks a thread of the process; SynchronizeContext
+// The calls that enqueue, such as Record, Wait, Copy and the launch of a
+// [PreparedKernel], return at once, allocate nothing and wait for no lock of this
+// package's, but for an event's first Record, which makes it, and the first use of
+// memory on a stream that is not its home. Synchronize blocks a thread of the process; SynchronizeContext
 // and Done do not.
 //
 // # Lifetimes
@@ -44,6 +53,10 @@
 // first, later ones fail with [ErrClosed]. What is forgotten is closed by the
 // garbage collector and counted in [Stats].Forgotten; pinned host memory is the
 // exception, see [HostBuffer].
+//
+// The library notes which streams use which memory. A buffer can be closed while
+// the device still works with it: its memory is given to nobody else before that
+// work is done, and no call waits for it.
 //
 // # Errors
 //

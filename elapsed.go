@@ -40,12 +40,18 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
 			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
 	}
+	if from.captured.Load() != 0 || to.captured.Load() != 0 {
+		return 0, &Error{Op: op, Err: ErrCaptured, Detail: "to time a graph, take events with EventOptions.External"}
+	}
 	api := from.dev.driver.api
 	var ms float32
 	r := from.dev.call(func() (r driver.Result) {
 		ms, r = api.EventElapsedTime(driver.Event(from.native), driver.Event(to.native))
 		return r
 	})
+	if r == driver.ErrorInvalidHandle {
+		return 0, &Error{Op: op, Code: r, Err: ErrNotRecorded, Detail: "an external event in a graph is recorded when the graph is launched"}
+	}
 	if r == driver.ErrorNotReady {
 		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
 	}

@@ -11,7 +11,7 @@ import (
 // or the same code as for something else. They stand in [Error.Err]; test for
 // them with errors.Is.
 var (
-	// ErrClosed: the stream, event or buffer has been closed.
+	// ErrClosed: the stream, event, buffer, module or graph has been closed.
 	ErrClosed = errors.New("already closed")
 	// ErrNotTimed: an elapsed time was asked of an event made without timing.
 	ErrNotTimed = errors.New("the event was made without timing")
@@ -26,6 +26,9 @@ var (
 	ErrNotInterprocess = errors.New("the event was not made for use between processes")
 	// ErrCaptured: the event was last recorded in a capture and says nothing outside it.
 	ErrCaptured = errors.New("the event belongs to a stream capture")
+	// ErrCapturing: what was asked would wait for a stream that is being captured
+	// into a graph, or cannot be captured itself.
+	ErrCapturing = errors.New("not possible during a stream capture")
 	// ErrNoDevice: the driver is there, but no device is.
 	ErrNoDevice = errors.New("no CUDA device is there")
 	// ErrInvalid: an argument is nil, out of range or of the wrong size.
@@ -111,5 +114,7 @@ func checkEvent(op string, r driver.Result) error {
 }
 
 func invalid(op, detail string) error { return &Error{Op: op, Err: ErrInvalid, Detail: detail} }
+
+func isUnsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 
 func closed(op string) error { return &Error{Op: op, Err: ErrClosed} }

@@ -16,14 +16,15 @@ import (
 //
 // The zero value is an event with default options. The native event is made
 // when the Event is first recorded, on the recording stream's device, or first
-// exported; until then the Event has no device and its handle is 0. An Event
-// must not be copied. Any number of goroutines may share it.
+// exported, or, an external one, waited for in a capture; until then the Event has
+// no device and its handle is 0. An Event must not be copied. Any number of goroutines may share it.
 //
 // Only Synchronize and SynchronizeContext wait.
 type Event struct {
 	opts     EventOptions
 	h        atomic.Pointer[handle]
 	recorded atomic.Bool
+	covers   coverage
 
 	mu      sync.Mutex // held to make the handle and to close
 	closed  bool
@@ -55,6 +56,7 @@ func (e *Event) Handle() driver.Event {
 	if e == nil || e.h.Load() == nil {
 		return 0
 	}
+	e.covers.void()
 	return driver.Event(e.h.Load().native)
 }
 
@@ -97,33 +99,39 @@ func (e *Event) record(op string, s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
+	n, uses := e.covers.begin(s.h)
+	captures := &s.dev.driver.captures
+	amid := captures.active.Load() != 0
+	if amid {
+		captures.beginning.Lock()
+	}
 	var r driver.Result
 	if e.opts.External {
 		r = s.recordExternal(native)
 	} else {
 		r = s.call(func(st driver.Stream) driver.Result { return api.EventRecord(native, st) })
 	}
-	if r == driver.Success && !e.recorded.Load() {
-		e.recorded.Store(true)
+	if r != driver.Success {
+		uses = 0
+	} else {
+		if !e.recorded.Load() {
+			e.recorded.Store(true)
+		}
+		if captures.active.Load() != 0 || h.captured.Load() != 0 {
+			if c := s.capture(); c != nil {
+				uses = 0 // nothing is reached until the graph is launched
+				e.recordedIn(c, h)
+			} else {
+				h.captured.Store(0)
+			}
+		}
 	}
+	if amid {
+		captures.beginning.Unlock()
+	}
+	e.covers.end(n, uses, s.h)
 	h.release()
 	return check(op, r)
-}
-
-// recordExternal records an external event: as a node if s is capturing, and
-// otherwise in the ordinary way, where the driver refuses the flag.
-func (s *Stream) recordExternal(e driver.Event) driver.Result {
-	api := s.dev.driver.api
-	return s.call(func(st driver.Stream) driver.Result {
-		status, r := api.StreamIsCapturing(st)
-		if r != driver.Success {
-			return r
-		}
-		if status == driver.CaptureNone {
-			return api.EventRecord(e, st)
-		}
-		return api.EventRecordWithFlags(e, st, driver.EventRecordExternal)
-	})
 }
 
 // Wait makes the work enqueued on s from now on wait for the event
@@ -139,6 +147,9 @@ func (e *Event) Wait(s *Stream) error {
 	}
 	defer s.h.release()
 	h, err := e.acquire(op)
+	if h == nil && err == nil && e.opts.External && s.capture() != nil {
+		h, err = e.createToWait(op, s.dev) // the records count that come before the launches
+	}
 	if h == nil {
 		return err
 	}
@@ -148,7 +159,18 @@ func (e *Event) Wait(s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	return checkEvent(op, s.call(func(st driver.Stream) driver.Result {
+	n := e.covers.latest()
+	captures := &s.dev.driver.captures
+	amid := captures.active.Load() != 0
+	if amid {
+		captures.beginning.Lock()
+		defer captures.beginning.Unlock()
+		c := s.capture()
+		if c != nil && !e.opts.External && e.recorded.Load() && h.captured.Load() != c.id {
+			return s.outside(op, "the event was recorded")
+		}
+	}
+	r := s.call(func(st driver.Stream) driver.Result {
 		var flags uint32
 		if e.opts.External {
 			status, r := api.StreamIsCapturing(st)
@@ -160,7 +182,21 @@ func (e *Event) Wait(s *Stream) error {
 			}
 		}
 		return api.StreamWaitEvent(st, native, flags)
-	}))
+	})
+	if r == driver.Success {
+		if n != 0 && !amid {
+			e.covers.joinedBy(s, n)
+		}
+		if e.opts.External || h.captured.Load() != 0 {
+			if c := s.capture(); c != nil {
+				c.joinedBy(s)
+				if e.opts.External {
+					c.keep(h) // it is a node
+				}
+			}
+		}
+	}
+	return checkEvent(op, r)
 }
 
 // Query reports whether the work that the event marks is done (cuEventQuery).
@@ -175,8 +211,15 @@ func (e *Event) Query() (bool, error) {
 	if h == nil {
 		return err == nil, err
 	}
+	defer h.release()
+	if captures := &h.dev.driver.captures; captures.active.Load() != 0 {
+		captures.beginning.RLock() // so that it does not become part of a capture now
+		defer captures.beginning.RUnlock()
+		if err := h.notCaptured(op); err != nil {
+			return false, err
+		}
+	}
 	r := h.queryEvent()
-	h.release()
 	if r == driver.ErrorNotReady {
 		return false, nil
 	}
@@ -197,8 +240,13 @@ func (e *Event) Synchronize() error {
 		return err
 	}
 	defer h.release()
+	if err := h.notCaptured(op); err != nil {
+		return err
+	}
 	api := h.dev.driver.api
-	return checkEvent(op, h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) }))
+	return checkEvent(op, h.dev.driver.undisturbed(func() driver.Result {
+		return h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) })
+	}))
 }
 
 // SynchronizeContext waits until the work that the event marks is done, or ctx
@@ -220,6 +268,9 @@ func (e *Event) synchronize(ctx context.Context, op string) error {
 	}
 	h.release() // a Close must end the wait, so the wait holds no reference
 	defer runtime.KeepAlive(e)
+	if err := h.notCaptured(op); err != nil {
+		return err
+	}
 	return await(ctx, op, h)
 }
 
@@ -257,77 +308,4 @@ func (e *Event) String() string {
 		return "cuda.Event(uninitialized)"
 	}
 	return fmt.Sprintf("cuda.Event(device %d, %#x)", h.dev.index, h.native)
-}
-
-// create makes the native event on d, unless another goroutine already has.
-func (e *Event) create(op string, d *Device) (*handle, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, closed(op)
-	}
-	if h := e.h.Load(); h != nil {
-		return h, nil
-	}
-	if err := e.opts.validate(op); err != nil {
-		return nil, err
-	}
-	if e.opts.Device != nil && e.opts.Device != d {
-		return nil, mismatch(op, e.opts.Device, d)
-	}
-	var native driver.Event
-	r := d.bound(func() (r driver.Result) {
-		native, r = d.driver.api.EventCreate(e.opts.flags())
-		return r
-	})
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	e.adopt(newHandle(d, kindEvent, uint64(native)))
-	return e.h.Load(), nil
-}
-
-// adopt makes h the event's own.
-func (e *Event) adopt(h *handle) {
-	e.cleanup = runtime.AddCleanup(e, (*handle).forget, h)
-	e.h.Store(h)
-}
-
-// acquire takes a reference to the native event; nil if there is none, with an
-// error if that is because e was closed or can never be made.
-func (e *Event) acquire(op string) (*handle, error) {
-	if h := e.h.Load(); h != nil {
-		ok := h.acquire()
-		runtime.KeepAlive(e) // until then a collected e would close h
-		if !ok {
-			return nil, closed(op)
-		}
-		return h, nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, closed(op)
-	}
-	return nil, e.opts.validate(op)
-}
-
-// queryEvent asks the driver; the caller holds a reference.
-func (h *handle) queryEvent() driver.Result {
-	api := h.dev.driver.api
-	return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
-}
-
-func nilEvent(op string) error { return invalid(op, "the event is nil") }
-
-func mismatch(op string, event, stream *Device) error {
-	if event.driver != stream.driver {
-		return twoDrivers(op)
-	}
-	return &Error{Op: op, Err: ErrDeviceMismatch,
-		Detail: fmt.Sprintf("the event is of device %d, the stream of device %d; any stream may wait for it, but only its own device's may record it", event.index, stream.index)}
-}
-
-func twoDrivers(op string) error {
-	return &Error{Op: op, Err: ErrDeviceMismatch, Detail: "they come from two different drivers"}
 }

@@ -22,7 +22,7 @@ func Example_twoStreams() {
 	s1, s2 := must(dev.NewStream(nil)), must(dev.NewStream(nil))
 	defer s1.Close()
 	defer s2.Close()
-	a, b := must(cuda.AllocHost[float32](dev, 4)), must(cuda.AllocHost[float32](dev, 4))
+	a, b := must(cuda.AllocHost[float32](dev, 4, nil)), must(cuda.AllocHost[float32](dev, 4, nil))
 	defer a.Close()
 	defer b.Close()
 	x, y := must(cuda.Alloc[float32](dev, 4)), must(cuda.Alloc[float32](dev, 4))
@@ -70,7 +70,7 @@ func Example_eventOrdering() {
 	defer s2.Close()
 	x := must(cuda.Alloc[int32](dev, 3))
 	defer x.Close()
-	host := must(cuda.AllocHost[int32](dev, 3))
+	host := must(cuda.AllocHost[int32](dev, 3, nil))
 	defer host.Close()
 
 	check(cuda.Fill(s1, x, 7)) // the first operation
@@ -144,7 +144,7 @@ func Example_waitVersusSynchronize() {
 	// after Synchronize the event is done: true
 }
 
-// A copy of 1000 × 1000 float32 from pinned host memory to the device, timed.
+// A copy of 5000 × 5000 float32 from pinned host memory to the device, timed.
 func Example_transferTiming() {
 	gpu, dev := simulated()
 	s := must(dev.NewStream(nil))
@@ -152,9 +152,9 @@ func Example_transferTiming() {
 	start, end := cuda.NewEvent(&cuda.EventOptions{Timing: true}), cuda.NewEvent(&cuda.EventOptions{Timing: true})
 	defer start.Close()
 	defer end.Close()
-	host := must(cuda.AllocHost[float32](dev, 1000*1000))
+	host := must(cuda.AllocHost[float32](dev, 5000*5000, nil))
 	defer host.Close()
-	matrix := must(cuda.Alloc[float32](dev, 1000*1000))
+	matrix := must(cuda.Alloc[float32](dev, 5000*5000))
 	defer matrix.Close()
 
 	release := gpu.Hold(s)
@@ -166,7 +166,7 @@ func Example_transferTiming() {
 	check(end.Synchronize())
 	d := must(start.ElapsedTime(end))
 	fmt.Println(d.Round(time.Microsecond), "(simulated, at 50 GB/s and 2 µs of latency)")
-	// Output: 82µs (simulated, at 50 GB/s and 2 µs of latency)
+	// Output: 2.002ms (simulated, at 50 GB/s and 2 µs of latency)
 }
 
 // An event recorded on one stream makes another wait. Without it the second
@@ -176,7 +176,7 @@ func Example_multiStreamSync() {
 	upload, download := must(dev.NewStream(nil)), must(dev.NewStream(nil))
 	defer upload.Close()
 	defer download.Close()
-	in, out := must(cuda.AllocHost[float64](dev, 3)), must(cuda.AllocHost[float64](dev, 3))
+	in, out := must(cuda.AllocHost[float64](dev, 3, nil)), must(cuda.AllocHost[float64](dev, 3, nil))
 	defer in.Close()
 	defer out.Close()
 	x := must(cuda.Alloc[float64](dev, 3))
@@ -200,7 +200,7 @@ func Example_asyncOperations() {
 	gpu, dev := simulated()
 	x := must(cuda.Alloc[int32](dev, 4))
 	defer x.Close()
-	host := must(cuda.AllocHost[int32](dev, 4))
+	host := must(cuda.AllocHost[int32](dev, 4, nil))
 	defer host.Close()
 	s := must(dev.NewStream(nil))
 	defer s.Close()
@@ -231,7 +231,7 @@ func Example_reuseStream() {
 	defer done.Close()
 	x := must(cuda.Alloc[uint32](dev, 8))
 	defer x.Close()
-	host := must(cuda.AllocHost[uint32](dev, 8))
+	host := must(cuda.AllocHost[uint32](dev, 8, nil))
 	defer host.Close()
 
 	var sum uint32
@@ -257,7 +257,7 @@ func Example_recordWaitChain() {
 	x, y := must(cuda.Alloc[int16](dev, 3)), must(cuda.Alloc[int16](dev, 3))
 	defer x.Close()
 	defer y.Close()
-	host := must(cuda.AllocHost[int16](dev, 3))
+	host := must(cuda.AllocHost[int16](dev, 3, nil))
 	defer host.Close()
 
 	check(cuda.Fill(def, x, 9))
@@ -287,7 +287,7 @@ func Example_missingWait() {
 	defer s.Close()
 	x := must(cuda.Alloc[int32](dev, 3))
 	defer x.Close()
-	host := must(cuda.AllocHost[int32](dev, 3))
+	host := must(cuda.AllocHost[int32](dev, 3, nil))
 	defer host.Close()
 	check(cuda.Fill(def, x, -1)) // what x holds before
 	check(dev.Synchronize())
@@ -318,7 +318,7 @@ func ExampleCopy() {
 	_, dev := simulated()
 	s := must(dev.NewStream(nil))
 	defer s.Close()
-	host := must(cuda.AllocHost[float32](dev, 4))
+	host := must(cuda.AllocHost[float32](dev, 4, nil))
 	defer host.Close()
 	x := must(cuda.Alloc[float32](dev, 4))
 	defer x.Close()

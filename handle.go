@@ -17,7 +17,7 @@ import (
 // owns it, so that a cleanup can still reach it when its owner is garbage.
 type handle struct {
 	refs   atomic.Int64
-	native uint64 // CUstream, CUevent, CUdeviceptr or host address
+	native uint64 // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
 	kind   kind
 	dev    *Device
 	// pointer is, for pinned host memory, the address again, as the pointer that
@@ -25,6 +25,12 @@ type handle struct {
 	pointer unsafe.Pointer
 	// spare is, for a stream, an event that WaitStream records; see takeSpare.
 	spare atomic.Uintptr
+	// uses counts, for a stream, its uses of memory that has another home.
+	uses     atomic.Uint64
+	joins    atomic.Pointer[joins] // of a stream
+	mem      *lifetime             // of memory that is not freed by a call that waits for the device
+	held     *held                 // of a graph: what it needs
+	captured atomic.Uint64         // of an event: the capture in which it was last recorded; 0 if in none
 	// gone is closed by Close, for those who wait; made by the first of them.
 	gone atomic.Pointer[chan struct{}]
 }
@@ -50,13 +56,21 @@ func (h *handle) acquire() bool {
 	return false
 }
 
+// retain takes a reference while the caller holds one.
+func (h *handle) retain() { h.refs.Add(1) }
+
 // release gives a call's reference back.
 func (h *handle) release() {
 	if h.refs.Add(-1) == letGo {
 		if r := h.destroyOnce(); r != driver.Success {
-			h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
+			h.cleanupFailed(r)
 		}
 	}
+}
+
+// cleanupFailed reports that h could not be destroyed.
+func (h *handle) cleanupFailed(r driver.Result) {
+	h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
 }
 
 // close drops the owner's reference. Only the first call has an effect; its
@@ -102,7 +116,16 @@ func (h *handle) destroyOnce() driver.Result {
 		return driver.Success
 	}
 	h.dev.driver.live[h.kind].Add(-1)
-	r := h.destroy()
+	var r driver.Result
+	switch h.kind {
+	case kindEvent, kindPoolBuffer: // the one disturbs no capture, the other looks for them itself
+		r = h.destroy()
+	default:
+		r = h.dev.driver.relaxed(h.destroy)
+	}
+	if h.held != nil {
+		h.held.release()
+	}
 	if r == driver.ErrorDeinitialized { // the process is ending, and everything with it
 		return driver.Success
 	}
@@ -110,6 +133,9 @@ func (h *handle) destroyOnce() driver.Result {
 }
 
 func (h *handle) destroy() driver.Result {
+	if h.mem != nil {
+		return h.mem.free(h)
+	}
 	api := h.dev.driver.api
 	if e := h.spare.Swap(0); e != 0 {
 		h.dev.destroyEvent(driver.Event(e))
@@ -120,12 +146,62 @@ func (h *handle) destroy() driver.Result {
 	case kindStream:
 		return h.dev.call(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
 	case kindBuffer:
-		return h.dev.bound(func() driver.Result { return api.MemFree(driver.DevicePtr(h.native)) })
-	case kindHostBuffer:
-		return h.dev.bound(func() driver.Result { return api.MemFreeHost(h.pointer) })
+		return h.freeMemory()
+	case kindModule:
+		return h.dev.bound(func() driver.Result { return api.ModuleUnload(driver.Module(h.native)) })
+	case kindGraph:
+		return h.dev.call(func() driver.Result { return api.GraphDestroy(driver.Graph(h.native)) })
+	case kindGraphExec:
+		return h.dev.call(func() driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
 	default: // the stream is someone else's
 		return driver.Success
 	}
+}
+
+// freeMemory frees memory that nothing uses any more. Plain device memory waits
+// for the device first.
+func (h *handle) freeMemory() driver.Result {
+	api := h.dev.driver.api
+	return h.dev.bound(func() driver.Result {
+		switch h.kind {
+		case kindHostBuffer:
+			return api.MemFreeHost(h.pointer)
+		case kindHostFunc:
+			driver.HostFunc(h.native).Release()
+			return driver.Success
+		case kindRegistered:
+			return api.MemHostUnregister(h.pointer)
+		default:
+			return api.MemFree(driver.DevicePtr(h.native))
+		}
+	})
+}
+
+// foreign reports whether h is a stream that the library did not make and that
+// can be destroyed; default streams cannot.
+func (h *handle) foreign() bool { return h.kind == kindExternalStream && h.native != 0 }
+
+// onStream calls f with the native stream of h. The default stream needs its
+// device's context current, created ones do not.
+func (h *handle) onStream(f func(driver.Stream) driver.Result) driver.Result {
+	native := driver.Stream(h.native)
+	if native != 0 {
+		if r := f(native); r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return h.dev.bound(func() driver.Result { return f(native) })
+}
+
+// capturing reports whether the stream of h is being captured, or depends on a
+// capture.
+func (h *handle) capturing() bool {
+	status := driver.CaptureNone
+	r := h.onStream(func(s driver.Stream) (r driver.Result) {
+		status, r = h.dev.driver.api.StreamIsCapturing(s)
+		return r
+	})
+	return r != driver.Success || status != driver.CaptureNone
 }
 
 // forget is the net under a forgotten Close: it runs when the owner has become
@@ -139,16 +215,17 @@ func (h *handle) forget() {
 	if h.kind != kindExternalStream { // of that nothing is lost
 		h.dev.driver.forgotten.Add(1)
 	}
-	if h.kind == kindBuffer { // freeing waits for the device, which other cleanups must not
+	switch h.kind {
+	case kindBuffer, kindModule, kindGraph, kindGraphExec: // freeing them, or what they hold, waits for the device, which other cleanups must not
 		go h.closeRelaxed()
-	} else {
+	default:
 		h.closeRelaxed()
 	}
 }
 
 func (h *handle) closeRelaxed() {
 	if r := h.dev.driver.relaxed(h.close); r != driver.Success {
-		h.dev.driver.cleanupFailed(failure(h.kind.String()+" destroy", r))
+		h.cleanupFailed(r)
 	}
 }
 
@@ -173,10 +250,17 @@ const (
 	kindExternalStream
 	kindEvent
 	kindBuffer
+	kindPoolBuffer
 	kindHostBuffer
+	kindRegistered
+	kindModule
+	kindGraph
+	kindGraphExec
+	kindHostFunc
 	kinds
 )
 
 func (k kind) String() string {
-	return [kinds]string{"stream", "external stream", "event", "buffer", "host buffer"}[k]
+	return [kinds]string{"stream", "external stream", "event", "buffer", "buffer", "host buffer",
+		"registered memory", "module", "graph", "executable graph", "host function"}[k]
 }

@@ -7,7 +7,9 @@ type Stats struct {
 	ExternalStreams int // adopted and not closed
 	Events          int // made at the driver and not destroyed, but for those behind WaitStream
 	Buffers         int // of device memory
-	HostBuffers     int // of pinned host memory
+	HostBuffers     int // of pinned or registered host memory
+	Modules         int
+	Graphs          int // executable ones too
 	// Forgotten counts the objects that the garbage collector had to close since
 	// the driver was opened, but for adopted streams, of which nothing is lost. It
 	// should stay 0.
@@ -21,8 +23,10 @@ func (d *Driver) Stats() Stats {
 		Streams:         int(d.live[kindStream].Load()),
 		ExternalStreams: int(d.live[kindExternalStream].Load()),
 		Events:          int(d.live[kindEvent].Load()),
-		Buffers:         int(d.live[kindBuffer].Load()),
-		HostBuffers:     int(d.live[kindHostBuffer].Load()),
+		Buffers:         int(d.live[kindBuffer].Load() + d.live[kindPoolBuffer].Load()),
+		HostBuffers:     int(d.live[kindHostBuffer].Load() + d.live[kindRegistered].Load()),
+		Modules:         int(d.live[kindModule].Load()),
+		Graphs:          int(d.live[kindGraph].Load() + d.live[kindGraphExec].Load()),
 		Forgotten:       int(d.forgotten.Load()),
 	}
 }

@@ -18,7 +18,8 @@ import (
 // once and reuse them: making one costs some microseconds, using one nothing.
 //
 // Except for Synchronize, SynchronizeContext and Close no method waits for the
-// device.
+// device. A stream that is being captured can be neither queried nor waited for
+// on the host: that is [ErrCapturing].
 type Stream struct {
 	dev       *Device
 	h         *handle
@@ -186,8 +187,16 @@ func (s *Stream) Query() (bool, error) {
 	if err := s.acquire(op); err != nil {
 		return false, err
 	}
-	r := s.call(s.dev.driver.api.StreamQuery)
-	s.h.release()
+	defer s.h.release()
+	d := s.dev.driver
+	if d.captures.active.Load() != 0 {
+		d.captures.beginning.RLock() // so that it does not become part of a capture now
+		defer d.captures.beginning.RUnlock()
+		if err := s.notCapturing(op, false); err != nil {
+			return false, err
+		}
+	}
+	r := d.undisturbed(func() driver.Result { return s.call(d.api.StreamQuery) })
 	if r == driver.ErrorNotReady {
 		return false, nil
 	}
@@ -202,7 +211,11 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	defer s.h.release()
-	return check(op, s.call(s.dev.driver.api.StreamSynchronize))
+	if err := s.notCapturing(op, false); err != nil {
+		return err
+	}
+	d := s.dev.driver
+	return check(op, d.undisturbed(func() driver.Result { return s.call(d.api.StreamSynchronize) }))
 }
 
 // SynchronizeContext waits until all work enqueued on s before the call is
@@ -213,7 +226,7 @@ func (s *Stream) SynchronizeContext(ctx context.Context) error {
 	if capturing, err := s.IsCapturing(); err != nil {
 		return err
 	} else if capturing {
-		return failure(op, driver.ErrorStreamCaptureUnsupported)
+		return &Error{Op: op, Code: driver.ErrorStreamCaptureUnsupported, Err: ErrCapturing, Detail: s.String()}
 	}
 	e := NewEvent(nil)
 	if err := e.Record(s); err != nil {
@@ -262,17 +275,14 @@ func (s *Stream) acquire(op string) error {
 	if !ok {
 		return closed(op)
 	}
+	// Work on a default stream would end the capture of a stream that synchronises
+	// with it.
+	if s.isDefault && s.dev.driver.captures.active.Load() != 0 && s.h.capturing() {
+		s.h.release()
+		return &Error{Op: op, Err: ErrCapturing, Detail: "a stream that synchronises with " + s.String() + " is being captured"}
+	}
 	return nil
 }
 
-// call calls f with the native stream; the default stream needs its device's
-// context current, created ones do not.
-func (s *Stream) call(f func(driver.Stream) driver.Result) driver.Result {
-	native := driver.Stream(s.h.native)
-	if !s.isDefault {
-		if r := f(native); r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return s.dev.bound(func() driver.Result { return f(native) })
-}
+// call calls f with the native stream, see [handle.onStream].
+func (s *Stream) call(f func(driver.Stream) driver.Result) driver.Result { return s.h.onStream(f) }

@@ -54,6 +54,12 @@ func (h *handle) poll(op string) (done bool, err error) {
 		return true, closed(op)
 	}
 	defer h.release()
+	beginning := &h.dev.driver.captures.beginning
+	beginning.RLock()
+	defer beginning.RUnlock()
+	if err := h.notCaptured(op); err != nil { // since the wait began
+		return true, err
+	}
 	switch r := h.dev.driver.relaxed(h.queryEvent); r {
 	case driver.ErrorNotReady:
 		return false, nil
@@ -86,6 +92,10 @@ func (e *Event) Done() <-chan error {
 		return done
 	}
 	h.release() // a Close must end the wait, so the wait holds no reference
+	if err := h.notCaptured(op); err != nil {
+		done <- err
+		return done
+	}
 	go func() {
 		done <- await(context.Background(), op, h)
 		runtime.KeepAlive(e) // the event must not be collected under the wait

@@ -22,7 +22,17 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if s.Equal(other) {
 		return nil
 	}
-	owner := other.spareOwner(s)
+	captures := &s.dev.driver.captures
+	amid := captures.active.Load() != 0
+	if amid {
+		captures.beginning.Lock()
+		defer captures.beginning.Unlock()
+		if c := s.capture(); c != nil && other.capture() != c {
+			return s.outside(op, other.String()+" is")
+		}
+	}
+	uses := other.h.uses.Load() // the record that follows covers them
+	owner := other.spareOwner(s).h
 	e, r := owner.takeSpare()
 	if r != driver.Success {
 		return failure(op, r)
@@ -33,6 +43,13 @@ func (s *Stream) WaitStream(other *Stream) error {
 		r = s.call(func(h driver.Stream) driver.Result { return api.StreamWaitEvent(h, e, 0) })
 	}
 	owner.putSpare(e)
+	if r == driver.Success {
+		if c := s.capture(); c != nil {
+			c.joinedBy(s)
+		} else if uses != 0 && !amid && !s.h.capturing() { // it may have been an edge of a graph
+			s.h.joined(other.h, uses)
+		}
+	}
 	return check(op, r)
 }
 
@@ -46,24 +63,35 @@ func (s *Stream) spareOwner(waiter *Stream) *Stream {
 	return s
 }
 
-// takeSpare takes the stream's spare event, or makes one. The caller has it
-// for itself, so that a wait never refers to another goroutine's later record.
-// Once the wait is enqueued the event may be recorded again: the wait keeps to
-// the record that it saw.
-func (s *Stream) takeSpare() (driver.Event, driver.Result) {
-	if e := s.h.spare.Swap(0); e != 0 {
+// takeSpare takes the spare event of the stream of h, or makes one. The caller
+// has it for itself, so that a wait never refers to another goroutine's later
+// record. Once the wait is enqueued the event may be recorded again: the wait
+// keeps to the record that it saw.
+func (h *handle) takeSpare() (driver.Event, driver.Result) {
+	if e := h.spare.Swap(0); e != 0 {
 		return driver.Event(e), driver.Success
 	}
-	var e driver.Event
-	r := s.dev.bound(func() (r driver.Result) {
-		e, r = s.dev.driver.api.EventCreate(driver.EventDisableTiming)
-		return r
-	})
-	return e, r
+	return h.dev.createEvent(driver.EventDisableTiming)
 }
 
-func (s *Stream) putSpare(e driver.Event) {
-	if s.isDefault || !s.h.spare.CompareAndSwap(0, uintptr(e)) {
-		s.dev.destroyEvent(e)
+// putSpare gives the event back. Default streams are never closed and so keep
+// none.
+func (h *handle) putSpare(e driver.Event) {
+	if h.native == 0 || h.closed() || !h.spare.CompareAndSwap(0, uintptr(e)) {
+		h.dev.destroyEvent(e)
 	}
+}
+
+// recordSpare records an event, which the caller puts back, on the stream of h.
+func (h *handle) recordSpare() (driver.Event, driver.Result) {
+	e, r := h.takeSpare()
+	if r != driver.Success {
+		return 0, r
+	}
+	r = h.onStream(func(s driver.Stream) driver.Result { return h.dev.driver.api.EventRecord(e, s) })
+	if r != driver.Success {
+		h.putSpare(e)
+		return 0, r
+	}
+	return e, driver.Success
 }

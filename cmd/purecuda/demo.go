@@ -13,39 +13,28 @@ import (
 	"github.com/purecuda/cuda"
 )
 
-const (
-	// The default sizes: enough to reach a GPU's bandwidth, and little enough for
-	// the simulated one, whose copies are the host's.
-	defaultBatches   = 16
-	defaultSize      = 64 << 20
-	simulatedBatches = 8
-	simulatedSize    = 4 << 20
-
-	// maxPinned keeps a slip of the finger from pinning all of a machine's memory.
-	maxPinned = 16 << 30
-	// grace is how long an interrupted demo waits for the device before it ends
-	// without closing anything.
-	grace = 5 * time.Second
-)
+// grace is how long an interrupted demo waits for the device before it ends
+// without closing anything.
+const grace = 5 * time.Second
 
 const demoDoes = "Runs a pipeline over two streams of the first device, and a third on the second\n" +
-	"device if there is one, ordered by events and stream waits alone. Checks every\n" +
-	"byte of the result, and shows how long each stage took by the device's clock."
+	"device if there is one, ordered by events and stream waits alone. A kernel\n" +
+	"multiplies a matrix of each batch. Checks every byte of the result and every\n" +
+	"product, and shows how long each stage took by the device's clock."
 
 func demo(ctx context.Context, args []string, stdout, stderr io.Writer, from sources) int {
 	fs := newFlags(stderr, "demo", demoDoes)
-	which, batches, bytes := chooseAuto, 0, size(0)
+	which, p := chooseAuto, plan{}
 	fs.Var(&which, "driver", choiceHelp)
-	fs.IntVar(&batches, "batches", 0, fmt.Sprintf("`number` of batches, 1 to %d (default %d, simulated %d)", period, defaultBatches, simulatedBatches))
-	fs.Var(&bytes, "size", fmt.Sprintf("`bytes` of each batch, such as 4096 or 64MiB (default %v, simulated %v)", size(defaultSize), size(simulatedSize)))
+	p.flags(fs)
 	asJSON := fs.Bool("json", false, "write one JSON object instead of text")
 	if code, ok := parse(fs, args); !ok {
 		return code
 	}
 	given := make(map[string]bool)
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if given["batches"] && (batches < 1 || batches > period) {
-		return misuse(fs, fmt.Sprintf("-batches %d: must be 1 to %d, so that each byte tells its batch", batches, period))
+	if wrong := p.misuse(given); wrong != "" {
+		return misuse(fs, wrong)
 	}
 
 	drv, err := from.open(which, "")
@@ -56,29 +45,18 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer, from sou
 		fmt.Fprintf(stderr, "purecuda demo: %v\nWithout a GPU try: purecuda demo -driver sim\n", err)
 		return exitFailed
 	}
-	defaults := [2]int{defaultBatches, defaultSize}
-	if drv.simulated {
-		defaults = [2]int{simulatedBatches, simulatedSize}
-	}
-	if !given["batches"] {
-		batches = defaults[0]
-	}
-	if !given["size"] {
-		bytes = size(defaults[1])
-	}
-	if bytes > maxPinned || pinned(batches, int(bytes)) > maxPinned {
-		return misuse(fs, fmt.Sprintf("%s of %v would take twice as much pinned memory, and the limit is %v",
-			count(batches, "batch"), bytes, size(maxPinned)))
+	if tooMuch := p.complete(given, drv.simulated); tooMuch != "" {
+		return misuse(fs, tooMuch)
 	}
 
-	r := &report{chosen: drv, batches: batches, size: bytes}
+	r := &report{chosen: drv, plan: p}
 	out := io.Writer(stdout)
 	if *asJSON {
 		out = io.Discard
 	}
 	fmt.Fprintf(out, "driver: %v\n", drv)
 	err = r.run(ctx)
-	r.table(out)
+	r.print(out)
 	if err == nil {
 		fmt.Fprintln(out, r.verdict())
 	}
@@ -102,7 +80,12 @@ func (r *report) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := newPipeline(devices, r.batches, int(r.size))
+	if len(devices) > 1 {
+		if r.peer, err = connect(devices[0], devices[1]); err != nil {
+			return err
+		}
+	}
+	p, err := newPipeline(devices, r.plan)
 	if err == nil {
 		err = r.measure(ctx, p)
 	}
@@ -141,18 +124,38 @@ func (r *report) devices() (all []*cuda.Device, err error) {
 	return all, nil
 }
 
+// peerAccess says whether two devices reach each other's memory directly.
+type peerAccess struct {
+	bothWays bool
+	why      string // why not
+}
+
+// connect lets two devices use each other's memory, where they can.
+func connect(a, b *cuda.Device) (*peerAccess, error) {
+	for _, err := range []error{a.EnablePeerAccess(b), b.EnablePeerAccess(a)} {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return &peerAccess{why: err.Error()}, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+	return &peerAccess{bothWays: true}, nil
+}
+
 // measure runs the pipeline, checks its result and reads its clocks.
 func (r *report) measure(ctx context.Context, p *pipeline) error {
 	if err := p.settle(ctx); err != nil {
 		return err
 	}
-	if err := p.run(ctx); err != nil {
+	run := p.run
+	if r.graph {
+		run = p.replay
+	}
+	if err := run(ctx); err != nil {
 		return err
 	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	r.streams = len(p.streams)
+	r.streams, r.nodes, r.worst = len(p.streams), p.nodes, p.worst
 	for _, st := range p.all() {
 		if len(st.spans) == 0 {
 			continue
@@ -161,7 +164,7 @@ func (r *report) measure(ctx context.Context, p *pipeline) error {
 		if err != nil {
 			return err
 		}
-		r.rows = append(r.rows, row{Stream: st.stream, Device: st.device, Stage: st.name, Bytes: st.bytes, took: took})
+		r.rows = append(r.rows, newRow(st, took))
 	}
 	return nil
 }
@@ -191,7 +194,8 @@ func leftOpen(s cuda.Stats) string {
 		what string
 	}{
 		{s.Streams, "stream"}, {s.ExternalStreams, "external stream"}, {s.Events, "event"},
-		{s.Buffers, "buffer"}, {s.HostBuffers, "host buffer"}, {s.Forgotten, "forgotten object"},
+		{s.Buffers, "buffer"}, {s.HostBuffers, "host buffer"}, {s.Modules, "module"}, {s.Graphs, "graph"},
+		{s.Forgotten, "forgotten object"},
 	} {
 		if c.n != 0 {
 			left = append(left, count(c.n, c.what))

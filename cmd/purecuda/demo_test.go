@@ -1,16 +1,11 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,21 +20,30 @@ import (
 func TestDemo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := try(t.Context(), simulated(1, nil), "demo")
-		r.stdout = regexp.MustCompile(` +\d+\.\d+`).ReplaceAllString(r.stdout, " N")
+		r.stdout = withoutTimes(r.stdout)
 		assert.Equal(t, result{exitOK, `driver: simulated GPU (no driver library was found; "purecuda info -driver cuda" says more)
 
-stream   device  stage              bytes   ms (simulated)  GB/s (simulated)
-copy in  0       host to device     32 MiB N N
-work     0       device to device   32 MiB N N
-work     0       fill               32 MiB N N
-work     0       delay on purpose   16 MiB N N
-work     0       device to host     32 MiB N N
-all      0       from start to end  32 MiB N N
+stream   device  stage              amount     ms (simulated)  rate (simulated)
+copy in  0       host to device     32 MiB N N GB/s
+work     0       product            4.2 MFLOP N N GFLOP/s
+work     0       device to device   32 MiB N N TB/s
+work     0       fill               32 MiB N N TB/s
+work     0       delay on purpose   16 MiB N N GB/s
+work     0       device to host     32 MiB N N GB/s
+all      0       from start to end  32 MiB N N GB/s
 
-The times are of a simulation, in which the host does the copying; they say nothing about any GPU.
-ok (simulated): 8 batches of 4 MiB through 2 streams of 1 device, every byte right, nothing left open
+products: each element within n·2⁻²⁴·|row|·|column| of a float64 reference, the worst at N of that
+The times are of a simulation, in which the host does the work; they say nothing about any GPU.
+ok (simulated): 8 batches of 4 MiB and a 64×64 matrix through 2 streams of 1 device, every byte and every product right, nothing left open
 `, ""}, r)
 	})
+}
+
+// withoutTimes puts N for the times and rates of a table. Fused or not, the sums
+// of the products are not the same everywhere, and so neither is the worst.
+func withoutTimes(s string) string {
+	s = regexp.MustCompile(`  +\d+\.\d+ +\d+\.\d+ `).ReplaceAllString(s, " N N ")
+	return regexp.MustCompile(`the worst at 0\.\d+`).ReplaceAllString(s, "the worst at N")
 }
 
 func TestDemoOnTwoDevices(t *testing.T) {
@@ -48,15 +52,19 @@ func TestDemoOnTwoDevices(t *testing.T) {
 		assert.Equal(t, exitOK, r.code, r.stderr)
 		assert.Contains(t, r.stdout, "\npeer     1       from device 0 ")
 		assert.Contains(t, r.stdout, "\npeer     1       to device 0 ")
-		assert.Contains(t, r.stdout, "ok (simulated): 5 batches of 97.7 KiB through 3 streams of 2 devices")
+		assert.Contains(t, r.stdout, "ok (simulated): 5 batches of 97.7 KiB and a 64×64 matrix through 3 streams of 2 devices")
+		assert.Contains(t, r.stdout, "\npeer access: devices 0 and 1 reach each other's memory directly\n")
 	})
 }
 
 func TestDemoSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, line := range []string{"-batches 1 -size 1", "-batches 2 -size 1KiB", "-batches 251 -size 3", "-batches 3 -size 1MiB"} {
-			r := try(t.Context(), simulated(2, nil), "demo "+line)
-			assert.Equal(t, exitOK, r.code, "%s: %s", line, r.stderr)
+		for _, line := range []string{"-batches 1 -size 1", "-batches 2 -size 1KiB", "-batches 251 -size 3 -matrix 3", "-batches 3 -size 1MiB",
+			"-batches 3 -size 1 -matrix 1", "-batches 2 -size 1 -matrix 65", "-batches 1 -size 1 -matrix 130"} {
+			for _, mode := range []string{"demo ", "demo -graph "} {
+				r := try(t.Context(), simulated(2, nil), mode+line)
+				assert.Equal(t, exitOK, r.code, "%s: %s", line, r.stderr)
+			}
 		}
 	})
 }
@@ -64,23 +72,30 @@ func TestDemoSizes(t *testing.T) {
 // TestDemoOfReal checks that what is not simulated is not said to be.
 func TestDemoOfReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := try(t.Context(), nvidia(cudatest.Config{Name: "GPU"}), "demo -size 1KiB")
+		r := try(t.Context(), nvidia(cudatest.Config{Name: "GPU"}), "demo -size 1KiB -batches 1")
 		assert.Equal(t, exitOK, r.code, r.stderr)
 		_, rest, _ := strings.Cut(r.stdout, "\n") // the first line names the library
 		assert.NotContains(t, rest, "simulat")
-		assert.Contains(t, rest, "ok: 16 batches of 1 KiB")
+		assert.Contains(t, rest, "ok: 1 batch of 1 KiB and a 256×256 matrix")
 	})
 }
 
+// output is what -json writes, as far as it is checked.
+type output struct {
+	OK               bool
+	Error            string
+	Simulated        bool
+	Clock            string
+	Batches          int
+	PeerAccess       *bool   `json:"peer_access"`
+	MatrixRows       int     `json:"matrix_rows"`
+	ProductTolerance string  `json:"product_tolerance"`
+	ProductWorst     float64 `json:"product_worst"`
+	Graph            *graphFacts
+	Stages           []row
+}
+
 func TestDemoJSON(t *testing.T) {
-	type output struct {
-		OK        bool
-		Error     string
-		Simulated bool
-		Clock     string
-		Batches   int
-		Stages    []row
-	}
 	synctest.Test(t, func(t *testing.T) {
 		r := try(t.Context(), simulated(2, nil), "demo -json -batches 3 -size 1MiB")
 		assert.Equal(t, exitOK, r.code)
@@ -91,11 +106,20 @@ func TestDemoJSON(t *testing.T) {
 		assert.True(t, got.Simulated)
 		assert.Contains(t, got.Clock, "simulated")
 		assert.Equal(t, 3, got.Batches)
-		require.Len(t, got.Stages, 9)
+		require.Len(t, got.Stages, 10)
 		assert.Equal(t, uint64(3<<20), got.Stages[0].Bytes)
 		assert.InDelta(t, 3*(1<<20)/50e6+3*0.002, got.Stages[0].MS, 0.01)
+		assert.Equal(t, row{Stream: "work", Stage: "product", FLOP: 3 * 2 * 64 * 64 * 64, MS: got.Stages[1].MS, GFLOPps: got.Stages[1].GFLOPps}, got.Stages[1])
+		assert.InDelta(t, 3*(0.002+2*64*64*64/50e9), got.Stages[1].MS, 0.001)
+		assert.InEpsilon(t, float64(got.Stages[1].FLOP)/got.Stages[1].MS/1e6, got.Stages[1].GFLOPps, 1e-9)
+		assert.Equal(t, 64, got.MatrixRows)
+		assert.Contains(t, got.ProductTolerance, "|row|")
+		assert.Greater(t, got.ProductWorst, 0.0)
+		assert.Less(t, got.ProductWorst, 1.0)
+		assert.Nil(t, got.Graph)
+		assert.True(t, *got.PeerAccess)
 
-		r = try(t.Context(), simulated(1, dropWaits(edge{work, copyIn})), "demo -json -size 512KiB")
+		r = try(t.Context(), simulated(1, dropWaits(lost{edge{work, copyIn}, nil})), "demo -json -size 512KiB")
 		assert.Equal(t, exitFailed, r.code)
 		got = output{}
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
@@ -103,178 +127,108 @@ func TestDemoJSON(t *testing.T) {
 		assert.True(t, got.Simulated)
 		assert.Contains(t, r.stderr, got.Error)
 		assert.NotEmpty(t, got.Error)
+		assert.Nil(t, got.PeerAccess, "there is one device")
 	})
 }
 
-// The streams, in the order of their making.
-const copyIn, work, peer = 0, 1, 2
+// TestDemoWithoutPeerAccess runs on devices that cannot reach each other, and on
+// two that can.
+func TestDemoWithoutPeerAccess(t *testing.T) {
+	const line = " -batches 3 -size 1KiB -matrix 5"
+	for _, mode := range []string{"demo", "demo -graph"} {
+		synctest.Test(t, func(t *testing.T) {
+			from := nvidia(cudatest.Config{Devices: 2, NoPeerAccess: true})
+			r := try(t.Context(), from, mode+line)
+			assert.Equal(t, exitOK, r.code, r.stderr)
+			assert.Contains(t, r.stdout, "\npeer access: none, copies between the devices go through the host (cuda: peer access: ")
+			assert.Contains(t, r.stdout, "through 3 streams of 2 devices")
 
-// edge is an order between two streams.
-type edge struct{ waiter, recorder int }
-
-// dropWaits makes the waits of the edges do nothing.
-func dropWaits(edges ...edge) func(*cudatest.GPU, *driver.API) {
-	return func(_ *cudatest.GPU, api *driver.API) {
-		number := make(map[driver.Stream]int)
-		recorder := make(map[driver.Event]int)
-		create, record, wait := api.StreamCreateWithPriority, api.EventRecord, api.StreamWaitEvent
-		api.StreamCreateWithPriority = func(flags uint32, priority int32) (driver.Stream, driver.Result) {
-			s, r := create(flags, priority)
-			number[s] = len(number)
-			return s, r
-		}
-		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-			recorder[e] = number[s]
-			return record(e, s)
-		}
-		api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) driver.Result {
-			if by, ok := recorder[e]; ok && slices.Contains(edges, edge{number[s], by}) {
-				return driver.Success
-			}
-			return wait(s, e, flags)
-		}
-	}
-}
-
-// TestDemoFindsMissingWaits checks that each order that the pipeline needs is
-// one whose absence shows.
-func TestDemoFindsMissingWaits(t *testing.T) {
-	loaded, reuse := edge{work, copyIn}, edge{copyIn, work}
-	sent, returned := edge{peer, work}, edge{work, peer}
-	const poisoned = "batch 0: 524288 of 524288 bytes are wrong, the first at 0: 0xff instead of 0x01, which is of no batch"
-	for _, c := range []struct {
-		name    string
-		devices int
-		drop    []edge
-		says    string
-	}{
-		{"no order at all", 1, []edge{loaded, reuse}, poisoned},
-		{"work does not wait for the copy in", 1, []edge{loaded}, poisoned},
-		{"the copy in does not wait for work", 1, []edge{reuse},
-			": a buffer was overwritten before it had been read"},
-		{"no order at all", 2, []edge{loaded, reuse, sent, returned}, poisoned},
-		{"the peer does not wait for work", 2, []edge{sent}, " 524288 of 524288 bytes are wrong"},
-		{"work does not wait for the peer", 2, []edge{returned}, poisoned},
-	} {
-		t.Run(fmt.Sprintf("%s/%d", c.name, c.devices), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := try(t.Context(), simulated(c.devices, dropWaits(c.drop...)), "demo -size 512KiB")
-				assert.Equal(t, exitFailed, r.code)
-				assert.Contains(t, r.stderr, "purecuda demo (simulated): failed: batch ")
-				assert.Contains(t, r.stderr, c.says)
-				assert.NotContains(t, r.stdout, "ok")
-			})
+			r = try(t.Context(), from, mode+line+" -json")
+			assert.Equal(t, exitOK, r.code, r.stderr)
+			assert.Contains(t, r.stdout, `"peer_access": false`)
 		})
 	}
 }
 
-// TestDemoFindsDamage damages one byte of one copy.
-func TestDemoFindsDamage(t *testing.T) {
+func TestDemoEnablesPeerAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies := 0
-		r := try(t.Context(), simulated(1, func(_ *cudatest.GPU, api *driver.API) {
-			copyAsync := api.MemcpyAsync
-			api.MemcpyAsync = func(dst, src driver.DevicePtr, bytes uint64, s driver.Stream) driver.Result {
-				if r := copyAsync(dst, src, bytes, s); r != driver.Success {
-					return r
-				}
-				if copies++; copies == 2 { // of batch 0, from device to device
-					return api.MemsetD8Async(dst+1000, 0, 1, s)
-				}
-				return driver.Success
+		var contexts []driver.Context
+		var pools []int32
+		r := try(t.Context(), simulated(2, func(_ *cudatest.GPU, api *driver.API) {
+			enable, access := api.CtxEnablePeerAccess, api.MemPoolSetAccess
+			api.CtxEnablePeerAccess = func(peer driver.Context, flags uint32) driver.Result {
+				contexts = append(contexts, peer)
+				return enable(peer, flags)
 			}
-		}), "demo")
-		assert.Equal(t, exitFailed, r.code)
-		assert.Contains(t, r.stderr, "batch 0: 1 of 4194304 bytes are wrong, the first at 1000: 0x00 instead of ")
+			api.MemPoolSetAccess = func(p driver.MemPool, a driver.MemAccess, n uint64) driver.Result {
+				pools = append(pools, a.LocationID)
+				return access(p, a, n)
+			}
+		}), "demo -size 1KiB")
+		assert.Equal(t, exitOK, r.code, r.stderr)
+		require.Len(t, contexts, 2)
+		assert.NotEqual(t, contexts[0], contexts[1])
+		assert.ElementsMatch(t, []int32{0, 1}, pools)
 	})
 }
 
-func TestDemoFindsLostFill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := try(t.Context(), simulated(1, func(_ *cudatest.GPU, api *driver.API) {
-			api.MemsetD32Async = func(driver.DevicePtr, uint32, uint64, driver.Stream) driver.Result { return driver.Success }
-		}), "demo")
-		assert.Equal(t, exitFailed, r.code)
-		assert.Contains(t, r.stderr, "batch 0: its stamp came back as ")
-	})
-}
-
-// TestDemoReportsErrors makes one driver function fail.
-func TestDemoReportsErrors(t *testing.T) {
-	for name, c := range map[string]struct {
-		fail func(*driver.API)
-		says []string
-	}{
-		"copy": {func(api *driver.API) {
-			api.MemcpyAsync = func(driver.DevicePtr, driver.DevicePtr, uint64, driver.Stream) driver.Result {
-				return driver.ErrorInvalidValue
-			}
-		}, []string{"batch 0: host to device: cuda: copy: CUDA_ERROR_INVALID_VALUE"}},
-		"device memory": {func(api *driver.API) {
-			api.MemAlloc = func(uint64) (driver.DevicePtr, driver.Result) { return 0, driver.ErrorOutOfMemory }
-		}, []string{"cuda: buffer alloc: CUDA_ERROR_OUT_OF_MEMORY", "try a smaller -size"}},
-		"pinned memory": {func(api *driver.API) {
-			alloc, n := api.MemHostAlloc, 0
-			api.MemHostAlloc = func(bytes uint64, flags uint32) (p unsafe.Pointer, r driver.Result) {
-				if n++; n > 3 {
-					return nil, driver.ErrorOutOfMemory
-				}
-				return alloc(bytes, flags)
-			}
-		}, []string{"host buffer alloc", "4 MiB of pinned memory in all", "fewer -batches"}},
-		"close": {func(api *driver.API) {
-			destroy := api.StreamDestroy
-			api.StreamDestroy = func(s driver.Stream) driver.Result {
-				destroy(s)
-				return driver.ErrorInvalidHandle
-			}
-		}, []string{"closing: cuda: stream close: "}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := try(t.Context(), simulated(1, func(_ *cudatest.GPU, api *driver.API) { c.fail(api) }), "demo -size 256KiB")
-				assert.Equal(t, exitFailed, r.code)
-				for _, says := range c.says {
-					assert.Contains(t, r.stderr, says)
-				}
-				assert.NotContains(t, r.stdout, "ok")
-			})
+func TestDemoWithoutMemoryPools(t *testing.T) {
+	for _, mode := range []string{"demo", "demo -graph"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := try(t.Context(), nvidia(cudatest.Config{Devices: 2, NoMemoryPools: true}), mode+" -batches 5 -size 1KiB -matrix 5")
+			assert.Equal(t, exitOK, r.code, r.stderr)
 		})
 	}
 }
 
-// interrupted runs the demo, which hangs after its first copy and is interrupted
-// after a second. The device is let go after another time.
-func interrupted(t *testing.T, letGo time.Duration) result {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, nil)
-	defer cancel()
-	return try(ctx, simulated(1, func(gpu *cudatest.GPU, api *driver.API) {
-		copyAsync, held := api.MemcpyAsync, false
-		api.MemcpyAsync = func(dst, src driver.DevicePtr, bytes uint64, s driver.Stream) driver.Result {
-			if !held {
-				held = true
-				time.AfterFunc(time.Second+letGo, gpu.Hold(cudatest.Handle(s)))
+// TestDemoFreesInOrder checks what memory from the pools is good for: that of a
+// batch is closed while the work that uses it goes on, and no stream waits for
+// more than it would anyway.
+func TestDemoFreesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const batches = 5
+		waits, allocs, frees, launched := make(map[edge]int), 0, 0, 0
+		r := try(t.Context(), simulated(1, func(_ *cudatest.GPU, api *driver.API) {
+			onWaits(api, func(e edge) bool {
+				waits[e]++
+				return true
+			})
+			alloc, free, plain := api.MemAllocFromPoolAsync, api.MemFreeAsync, api.MemFree
+			api.MemAllocFromPoolAsync = func(bytes uint64, p driver.MemPool, s driver.Stream) (driver.DevicePtr, driver.Result) {
+				allocs++
+				return alloc(bytes, p, s)
 			}
-			return copyAsync(dst, src, bytes, s)
-		}
-	}), "demo -size 256KiB")
-}
-
-func TestDemoInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		r := interrupted(t, grace/2)
-		assert.Equal(t, exitFailed, r.code)
-		assert.Equal(t, "purecuda demo (simulated): failed: interrupted\n", r.stderr)
-		assert.NotContains(t, r.stdout, "ok")
-		assert.GreaterOrEqual(t, time.Since(start), time.Second+grace/2, "memory was freed while it was in use")
+			api.MemFreeAsync = func(at driver.DevicePtr, s driver.Stream) driver.Result {
+				frees++
+				if launched > 0 && launched < batches {
+					assert.Equal(t, driver.ErrorNotReady, api.StreamQuery(s), "something waited")
+				}
+				return free(at, s)
+			}
+			onLaunches(api, func(batch int, _ driver.Stream) bool {
+				launched = batch + 1
+				return true
+			})
+			api.MemFree = func(at driver.DevicePtr) driver.Result {
+				assert.Equal(t, batches, launched, "this waits for the device")
+				return plain(at)
+			}
+		}), "demo -size 1MiB -batches 5")
+		assert.Equal(t, exitOK, r.code, r.stderr)
+		// Anew: of the matrices all but the first ones, and each product.
+		assert.Equal(t, slots+1+(batches-slots)+batches, allocs)
+		assert.Equal(t, allocs, frees)
+		closing := slots // at the end, when nothing says that the work stream is done with the last
+		assert.Equal(t, 1+(batches-slots)+closing, waits[edge{copyIn, work}])
+		assert.Equal(t, 2*batches+1, waits[edge{work, copyIn}])
 	})
 }
 
-func TestDemoInterruptedWhileDeviceHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := interrupted(t, 2*grace)
-		assert.Equal(t, exitFailed, r.code)
-		assert.Contains(t, r.stderr, "interrupted\nthe device did not finish its work in another 5s, so nothing was closed")
-	})
+func TestDecimal(t *testing.T) {
+	for n, want := range map[float64]string{
+		0: "0.0 ", 1: "1.0 ", 999.94: "999.9 ", 999.95: "1.0 k", 1e6: "1.0 M", 4194304: "4.2 M",
+		4.8e12: "4.8 T", 1.2e15: "1.2 P", 1e21: "1000000.0 P",
+	} {
+		assert.Equal(t, want, decimal(n))
+	}
 }

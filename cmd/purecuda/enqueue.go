@@ -7,15 +7,26 @@ import (
 	"github.com/purecuda/cuda"
 )
 
-// run enqueues all batches and waits for the end of the last.
+// run enqueues all batches, waits for the end of the last, and checks the
+// results.
 func (p *pipeline) run(ctx context.Context) error {
-	all := newSpan()
-	p.whole.spans = append(p.whole.spans, all)
-	p.whole.bytes = uint64(p.batches) * uint64(p.size)
+	if err := p.enqueueAll(ctx); err != nil {
+		return err
+	}
+	if err := p.work.SynchronizeContext(ctx); err != nil {
+		return err
+	}
+	return p.check()
+}
+
+// enqueueAll gives the streams all batches. The other streams begin after the
+// work stream, and it ends after them, so a capture of it captures all.
+func (p *pipeline) enqueueAll(ctx context.Context) error {
+	all := p.whole.span(uint64(p.batches) * uint64(p.size))
 	if err := all.start.Record(p.work); err != nil {
 		return err
 	}
-	if err := p.in.WaitEvent(all.start); err != nil {
+	if err := p.in.WaitStream(p.work); err != nil {
 		return err
 	}
 	for i := range p.batches {
@@ -29,10 +40,7 @@ func (p *pipeline) run(ctx context.Context) error {
 	if err := p.work.WaitStream(p.in); err != nil {
 		return err
 	}
-	if err := all.end.Record(p.work); err != nil {
-		return err
-	}
-	return p.work.SynchronizeContext(ctx)
+	return all.end.Record(p.work)
 }
 
 // enqueue gives the streams batch i. It does not wait for any of them.
@@ -46,6 +54,9 @@ func (p *pipeline) enqueue(i int) error {
 			return err
 		}
 	}
+	if err := p.multiply(i, k); err != nil {
+		return err
+	}
 	if err := p.workOn(i, k); err != nil {
 		return err
 	}
@@ -57,16 +68,29 @@ func (p *pipeline) enqueue(i int) error {
 	return p.out.do(p.work, uint64(p.size), func() error { return cuda.Copy(p.work, p.result[i], p.b) })
 }
 
-// copyIn brings batch i and its stamp to slot k. The event free has not been
-// recorded the first time, and waiting for it then does nothing.
+// copyIn brings batch i, its stamp and its matrix to slot k, once what was there
+// has been worked on.
 func (p *pipeline) copyIn(i, k int) error {
-	if err := p.in.WaitEvent(p.free[k]); err != nil {
+	if i >= slots {
+		if err := p.in.WaitEvent(p.free[k]); err != nil {
+			return err
+		}
+		if !p.graph { // nothing can be allocated in a capture
+			if err := p.renew(p.in, &p.matrix[k]); err != nil {
+				return err
+			}
+		}
+	}
+	if err := cuda.Fill(p.in, p.stamp[k], stampOf(i)); err != nil {
+		return err
+	}
+	if err := cuda.Copy(p.in, p.matrix[k], p.matrices[i]); err != nil {
+		return err
+	}
+	if err := p.brought[k].Record(p.in); err != nil {
 		return err
 	}
 	if err := p.load.do(p.in, uint64(p.size), func() error { return cuda.Copy(p.in, p.a[k], p.source[i]) }); err != nil {
-		return err
-	}
-	if err := cuda.Fill(p.in, p.stamp[k], stampOf(i)); err != nil {
 		return err
 	}
 	return p.full[k].Record(p.in)
@@ -84,6 +108,31 @@ func (p *pipeline) hold(i int) error {
 		}
 		return nil
 	})
+}
+
+// multiply multiplies the matrix of batch i in slot k by the weights, leaves
+// poison there, and sends the product home.
+func (p *pipeline) multiply(i, k int) error {
+	if err := p.work.WaitEvent(p.brought[k]); err != nil {
+		return err
+	}
+	if !p.graph {
+		if err := p.renew(p.work, &p.product); err != nil {
+			return err
+		}
+	}
+	n := p.n
+	tiles := (n + matmulTile - 1) / matmulTile
+	shape := cuda.LaunchConfig{Grid: cuda.Dim3{X: tiles, Y: tiles}, Block: cuda.Dim3{X: matmulThreads}}
+	if err := p.times.do(p.work, 2*uint64(n)*uint64(n)*uint64(n), func() error {
+		return p.matmul.Launch(p.work, shape, p.product, p.matrix[k], p.weights, uint32(n), uint32(n), uint32(n))
+	}); err != nil {
+		return err
+	}
+	if err := cuda.Fill(p.work, p.matrix[k], notANumber); err != nil {
+		return err
+	}
+	return cuda.Copy(p.work, p.products[i], p.product)
 }
 
 // workOn takes batch i out of slot k, and leaves poison there: what comes after
@@ -136,7 +185,7 @@ func (p *pipeline) roundTrip() error {
 // stampOf is the stamp of a batch: not poison, and not another's.
 func stampOf(batch int) uint32 { return uint32(batch+1) << 8 }
 
-// check compares every byte of the results.
+// check compares every byte of the results and every element of the products.
 func (p *pipeline) check() error {
 	for i := range p.batches {
 		if w := compare(p.result[i].Slice(), i); w != nil {
@@ -148,6 +197,11 @@ func (p *pipeline) check() error {
 					"it was read before it had been written, or overwritten before it had been read", i, got, stampOf(i))
 			}
 		}
+		worst, err := checkProduct(p.products[i].Slice(), i, p.refs)
+		if err != nil {
+			return err
+		}
+		p.worst = max(p.worst, worst)
 	}
 	return nil
 }

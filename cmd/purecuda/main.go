@@ -1,7 +1,7 @@
 // Command purecuda shows what package cuda does, and what it finds on a
 // machine:
 //
-//	purecuda demo    a pipeline over several streams, every byte checked
+//	purecuda demo    a pipeline over several streams, every byte and product checked
 //	purecuda info    the driver and its devices
 //
 // Without an NVIDIA driver both use a simulated GPU, and say so.
@@ -28,7 +28,7 @@ const (
 const usage = `usage: purecuda <command> [flags]
 
 commands:
-  demo    run a pipeline over several streams and check every byte of its result
+  demo    run a pipeline over several streams and check all of its results
   info    show the driver and its devices
   help    show this text
 

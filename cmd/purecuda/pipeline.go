@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/purecuda/cuda"
-	"github.com/purecuda/cuda/driver"
 )
 
 const (
@@ -19,15 +17,21 @@ const (
 	// batch's size to do, while the copies in could go on: see held.
 	delayed = 1
 	delay   = 4
+	// Each block of the kernel has so many threads, and makes so many rows and
+	// columns of the product.
+	matmulThreads = 256
+	matmulTile    = 64
 )
 
 // pipeline is the work of the demo. On stream "copy in" each batch goes from
-// pinned host memory to one of two device buffers, with a stamp beside it; on
-// stream "work" it is copied on, its first buffer and stamp are poisoned, and
-// the result goes back to the host. With a second device the result makes a
-// round trip there first, on stream "peer".
+// pinned host memory to one of two device buffers, with a stamp and a matrix
+// beside it. On stream "work" the matrix is multiplied by the weights as soon as
+// it is there, while the bytes may still be on their way; they are copied on,
+// what the batch came in is poisoned, and the results go back to the host. With a
+// second device the bytes make a round trip there first, on stream "peer".
 //
-//	copy in   wait free[k] │ host → a[k], stamp[k] │ record full[k]
+//	copy in   wait free[k] │ stamp[k], host → matrix[k] │ record brought[k] │ host → a[k] │ record full[k]
+//	work      wait brought[k] │ matrix[k] · weights → product, poison matrix[k], product → host
 //	work      wait full[k] │ a[k] → b, stamp[k] → host, poison a[k] and stamp[k] │ record free[k]
 //	peer                     wait for all of work │ b → c │ c → d │ d → back │ record returned
 //	work      wait returned │ back → b
@@ -36,33 +40,44 @@ const (
 // The host enqueues all of it at once and waits once, at the end. Nothing but
 // the events and stream waits keeps the streams from running into each other.
 type pipeline struct {
-	batches int
-	size    int
+	plan
 
 	in, work *cuda.Stream
 	peer     *cuda.Stream // nil with one device
 
-	source, result []*cuda.HostBuffer[byte]   // a batch each
-	stamps         []*cuda.HostBuffer[uint32] // what comes back of them
+	source, result     []*cuda.HostBuffer[byte]    // a batch each
+	stamps             []*cuda.HostBuffer[uint32]  // what comes back of them
+	matrices, products []*cuda.HostBuffer[float32] // n×n, and those with the weights
+	refs               []*reference                // what they should be
 
 	a             [slots]*cuda.Buffer[byte]
 	stamp         [slots]*cuda.Buffer[uint32]
 	b, c, d, back *cuda.Buffer[byte] // c and d on the second device
 
-	full, free [slots]*cuda.Event
-	returned   *cuda.Event
+	module  *cuda.Module
+	matmul  *cuda.Kernel
+	weights *cuda.Buffer[float32]
+	// matrix and product come from their streams' memory pools, anew for each
+	// batch unless all is captured.
+	matrix  [slots]*cuda.Buffer[float32]
+	product *cuda.Buffer[float32]
 
-	whole                     *stage // from the first batch's start to the last one's end
-	load, on, fill, out, held *stage
-	peerTo, peerOn, peerBack  *stage
-	streams                   []*cuda.Stream
-	closers                   []func() error // in the order of making
+	brought, full, free [slots]*cuda.Event
+	returned            *cuda.Event
+
+	whole                          *stage // from the first batch's start to the last one's end
+	load, times, on, fill, out     *stage
+	held, peerTo, peerOn, peerBack *stage
+	streams                        []*cuda.Stream
+	nodes                          int            // of the graph
+	worst                          float64        // how far the worst element of a product is off, in tolerances
+	closers                        []func() error // in the order of making
 }
 
 // newPipeline makes all that the pipeline needs and fills the sources. After an
 // error too the pipeline must be closed.
-func newPipeline(devices []*cuda.Device, batches, size int) (*pipeline, error) {
-	p := &pipeline{batches: batches, size: size}
+func newPipeline(devices []*cuda.Device, what plan) (*pipeline, error) {
+	p := &pipeline{plan: what}
 	first := devices[0]
 	var err error
 	if p.in, err = p.stream(first); err != nil {
@@ -78,25 +93,18 @@ func newPipeline(devices []*cuda.Device, batches, size int) (*pipeline, error) {
 	}
 	p.events()
 	p.stages()
+	if err := p.kernel(first); err != nil {
+		return p, err
+	}
 	if err := p.deviceMemory(); err != nil {
 		return p, advise(err, "try a smaller -size")
 	}
 	if err := p.hostMemory(first); err != nil {
-		return p, advise(err, fmt.Sprintf("the batches take %v of pinned memory in all: try a smaller -size or fewer -batches", pinned(batches, size)))
+		return p, advise(err, "the batches take "+p.pinned().String()+" of pinned memory in all: try a smaller -size or fewer -batches")
 	}
+	p.refs = references(p.batches, p.n)
 	return p, nil
 }
-
-// advise adds to an error for want of memory what to do.
-func advise(err error, what string) error {
-	if errors.Is(err, driver.ErrorOutOfMemory) {
-		return fmt.Errorf("%w; %s", err, what)
-	}
-	return err
-}
-
-// pinned returns how much host memory the batches and their results take.
-func pinned(batches, bytes int) size { return size(2 * uint64(batches) * uint64(bytes)) }
 
 func (p *pipeline) stream(d *cuda.Device) (*cuda.Stream, error) {
 	s, err := d.NewStream(nil)
@@ -108,21 +116,26 @@ func (p *pipeline) stream(d *cuda.Device) (*cuda.Stream, error) {
 }
 
 func (p *pipeline) events() {
-	for k := range slots {
-		p.full[k], p.free[k] = cuda.NewEvent(nil), cuda.NewEvent(nil)
-		p.closers = append(p.closers, p.full[k].Close, p.free[k].Close)
+	event := func() *cuda.Event {
+		e := cuda.NewEvent(nil)
+		p.closers = append(p.closers, e.Close)
+		return e
 	}
-	p.returned = cuda.NewEvent(nil)
-	p.closers = append(p.closers, p.returned.Close)
+	for k := range slots {
+		p.brought[k], p.full[k], p.free[k] = event(), event(), event()
+	}
+	p.returned = event()
 }
 
 func (p *pipeline) stages() {
 	stage := func(stream string, s *cuda.Stream, name string) *stage {
-		st := &stage{stream: stream, device: s.Device().Index(), name: name}
+		st := &stage{stream: stream, device: s.Device().Index(), name: name, external: p.graph}
 		p.closers = append(p.closers, st.close)
 		return st
 	}
 	p.load = stage("copy in", p.in, "host to device")
+	p.times = stage("work", p.work, "product")
+	p.times.unit = ofFLOP
 	p.held = stage("work", p.work, "delay on purpose")
 	p.on = stage("work", p.work, "device to device")
 	p.fill = stage("work", p.work, "fill")
@@ -135,80 +148,9 @@ func (p *pipeline) stages() {
 	p.whole = stage("all", p.work, "from start to end")
 }
 
-// deviceMemory allocates the device buffers, and poisons them.
-func (p *pipeline) deviceMemory() (err error) {
-	for k := range slots {
-		if p.a[k], err = poisoned(p, p.in, p.size, byte(poison)); err != nil {
-			return err
-		}
-		if p.stamp[k], err = poisoned(p, p.in, stampWords, uint32(poison)); err != nil {
-			return err
-		}
-	}
-	if p.b, err = poisoned(p, p.work, p.size, byte(poison)); err != nil || p.peer == nil {
-		return err
-	}
-	if p.c, err = poisoned(p, p.peer, p.size, byte(poison)); err != nil {
-		return err
-	}
-	if p.d, err = poisoned(p, p.peer, p.size, byte(poison)); err != nil {
-		return err
-	}
-	p.back, err = poisoned(p, p.work, p.size, byte(poison))
-	return err
-}
-
-// poisoned allocates a buffer on the device of s and enqueues its poisoning.
-func poisoned[T cuda.Element](p *pipeline, s *cuda.Stream, n int, v T) (*cuda.Buffer[T], error) {
-	b, err := cuda.Alloc[T](s.Device(), n)
-	if err != nil {
-		return nil, err
-	}
-	p.closers = append(p.closers, b.Close)
-	return b, cuda.Fill(s, b, v)
-}
-
-// hostMemory allocates the batches' memory, writes the sources, and poisons the
-// results.
-func (p *pipeline) hostMemory(d *cuda.Device) error {
-	for i := range p.batches {
-		source, err := pin[byte](p, d, p.size)
-		if err != nil {
-			return err
-		}
-		result, err := pin[byte](p, d, p.size)
-		if err != nil {
-			return err
-		}
-		stamp, err := pin[uint32](p, d, stampWords)
-		if err != nil {
-			return err
-		}
-		write(source.Slice(), i)
-		set(result.Slice(), poison)
-		set(stamp.Slice(), poison)
-		p.source, p.result, p.stamps = append(p.source, source), append(p.result, result), append(p.stamps, stamp)
-	}
-	return nil
-}
-
-func pin[T cuda.Element](p *pipeline, d *cuda.Device, n int) (*cuda.HostBuffer[T], error) {
-	b, err := cuda.AllocHost[T](d, n)
-	if err == nil {
-		p.closers = append(p.closers, b.Close)
-	}
-	return b, err
-}
-
-func set[T any](s []T, v T) {
-	for i := range s {
-		s[i] = v
-	}
-}
-
 // all returns the stages in the order in which they are shown.
 func (p *pipeline) all() []*stage {
-	all := []*stage{p.load, p.on, p.fill, p.held}
+	all := []*stage{p.load, p.times, p.on, p.fill, p.held}
 	if p.peer != nil {
 		all = append(all, p.peerTo, p.peerOn, p.peerBack)
 	}

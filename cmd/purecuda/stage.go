@@ -13,25 +13,37 @@ type stage struct {
 	stream string
 	device int
 	name   string
-	bytes  uint64
-	spans  []span
+	unit   unit
+	amount uint64 // of the unit, in all
+	// external makes the events nodes of the graph that is captured, so that they
+	// time its launches.
+	external bool
+	spans    []span
 }
+
+// unit is what the work of a stage is counted in.
+type unit int
+
+const (
+	ofBytes unit = iota
+	ofFLOP       // floating-point operations
+)
 
 type span struct{ start, end *cuda.Event }
 
-func newSpan() span {
-	return span{
-		cuda.NewEvent(&cuda.EventOptions{Timing: true}),
-		cuda.NewEvent(&cuda.EventOptions{Timing: true}),
-	}
+// span makes the events for another piece of work.
+func (st *stage) span(amount uint64) span {
+	opts := &cuda.EventOptions{Timing: true, External: st.external}
+	t := span{cuda.NewEvent(opts), cuda.NewEvent(opts)}
+	st.spans = append(st.spans, t)
+	st.amount += amount
+	return t
 }
 
 // do enqueues work on s between two events. Waits for other streams belong
 // before it: the start is when the stream gets here, and not earlier.
-func (st *stage) do(s *cuda.Stream, bytes uint64, work func() error) error {
-	t := newSpan()
-	st.spans = append(st.spans, t)
-	st.bytes += bytes
+func (st *stage) do(s *cuda.Stream, amount uint64, work func() error) error {
+	t := st.span(amount)
 	for _, step := range []func() error{
 		func() error { return t.start.Record(s) },
 		work,
@@ -44,7 +56,8 @@ func (st *stage) do(s *cuda.Stream, bytes uint64, work func() error) error {
 	return nil
 }
 
-// took returns how long the stage's work took in all. The work must be done.
+// took returns how long the stage's work took in all, when it was done last. It
+// must be done.
 func (st *stage) took() (time.Duration, error) {
 	var sum time.Duration
 	for _, t := range st.spans {

@@ -1,0 +1,193 @@
+package cuda_test
+
+import (
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+func TestBuffer(t *testing.T) {
+	rule(t, "29 ranges and views", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		for _, buf := range []*cuda.Buffer[uint32]{alloc[uint32](t, d, 10), allocAsync[uint32](t, s, 10)} {
+			require.Equal(t, 10, buf.Len())
+			require.Same(t, d, buf.Device())
+			part, err := buf.Range(2, 5)
+			require.NoError(t, err)
+			require.Equal(t, 3, part.Len())
+			require.Equal(t, buf.Pointer()+8, part.Pointer())
+			inner, err := part.Range(1, 3)
+			require.NoError(t, err)
+			require.Equal(t, buf.Pointer()+12, inner.Pointer())
+			empty, err := buf.Range(10, 10)
+			require.NoError(t, err)
+			require.NoError(t, cuda.Copy(s, empty, empty))
+			require.NoError(t, cuda.Fill(s, empty, 1))
+			for _, bad := range [][2]int{{-1, 2}, {3, 2}, {0, 11}, {11, 11}, {math.MinInt, math.MaxInt}} {
+				_, err := buf.Range(bad[0], bad[1])
+				require.ErrorIs(t, err, cuda.ErrInvalid)
+				require.ErrorContains(t, err, "of 10")
+			}
+			_, err = part.Range(0, 4)
+			require.ErrorContains(t, err, "of 3")
+
+			bytes, err := cuda.View[uint8](buf)
+			require.NoError(t, err)
+			require.Equal(t, 40, bytes.Len())
+			wide, err := cuda.View[complex128](mustRange(t, buf, 0, 8))
+			require.NoError(t, err)
+			require.Equal(t, 2, wide.Len())
+			require.Equal(t, buf.Pointer(), wide.Pointer())
+			_, err = cuda.View[uint64](mustRange(t, buf, 1, 3))
+			require.ErrorIs(t, err, cuda.ErrInvalid, "misaligned")
+			_, err = cuda.View[uint64](mustRange(t, buf, 0, 3))
+			require.ErrorIs(t, err, cuda.ErrInvalid, "half an element")
+
+			require.NoError(t, cuda.Fill(s, buf, 0))
+			require.NoError(t, cuda.Fill(s, part, 7))
+			require.NoError(t, cuda.Fill(s, mustRange(t, bytes, 0, 2), 255))
+			out := allocHost[uint32](t, d, 10)
+			require.NoError(t, cuda.Copy(s, out, buf))
+			require.NoError(t, s.Synchronize())
+			require.Equal(t, []uint32{0xffff, 0, 7, 7, 7, 0, 0, 0, 0, 0}, out.Slice())
+
+			require.NoError(t, part.Close())
+			require.NoError(t, bytes.Close())
+			require.NoError(t, cuda.Fill(s, part, 1), "closing a range is nothing")
+			require.NoError(t, s.Synchronize())
+			require.NoError(t, buf.Close())
+			require.NoError(t, buf.Close())
+			for _, closed := range []*cuda.Buffer[uint32]{buf, part, inner, mustRange(t, buf, 0, 1)} {
+				require.ErrorIs(t, cuda.Fill(s, closed, 1), cuda.ErrClosed)
+			}
+			require.ErrorIs(t, cuda.Fill(s, bytes, 1), cuda.ErrClosed)
+		}
+	})
+
+	rule(t, "24 memory that is no memory is refused", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		for _, n := range []int{0, -1, math.MaxInt} {
+			_, err := cuda.AllocAsync[uint64](s, n)
+			require.ErrorIs(t, err, cuda.ErrInvalid)
+		}
+		_, err := cuda.AllocAsync[uint8](nil, 1)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		_, err = cuda.Alloc[uint8](nil, 1)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		closed, err := d.NewStream(nil)
+		require.NoError(t, err)
+		require.NoError(t, closed.Close())
+		_, err = cuda.AllocAsync[uint8](closed, 1)
+		require.ErrorIs(t, err, cuda.ErrClosed)
+
+		var none *cuda.Buffer[uint8]
+		_, err = none.Range(0, 0)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		_, err = cuda.View[uint16](none)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		require.NoError(t, none.Close())
+		var zero cuda.Buffer[uint8]
+		require.ErrorIs(t, cuda.Fill(s, &zero, 1), cuda.ErrInvalid)
+		require.ErrorIs(t, cuda.Fill(s, none, 1), cuda.ErrInvalid)
+		require.NoError(t, zero.Close())
+	})
+
+	rule(t, "29 out of memory", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		total, err := d.TotalMemory()
+		require.NoError(t, err)
+		_, err = cuda.AllocAsync[uint8](s, int(2*total))
+		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
+		require.ErrorContains(t, err, "bytes from the pool of device 0")
+		_, err = cuda.Alloc[uint8](d, int(2*total))
+		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
+		holds(t, s, filled(t, s, 2), 2)
+	})
+}
+
+func mustRange[T cuda.Element](t testing.TB, b *cuda.Buffer[T], from, to int) *cuda.Buffer[T] {
+	t.Helper()
+	part, err := b.Range(from, to)
+	require.NoError(t, err)
+	return part
+}
+
+// Plain memory gets what the pool keeps for later, if there is no other.
+func TestAllocTakesWhatThePoolKeeps(t *testing.T) {
+	trimmed := false
+	_, d := simulatedDevice(t, func(api *driver.API) {
+		alloc, trim := api.MemAlloc, api.MemPoolTrimTo
+		api.MemAlloc = func(n uint64) (driver.DevicePtr, driver.Result) {
+			if !trimmed {
+				return 0, driver.ErrorOutOfMemory
+			}
+			return alloc(n)
+		}
+		api.MemPoolTrimTo = func(p driver.MemPool, keep uint64) driver.Result {
+			trimmed = true
+			return trim(p, keep)
+		}
+	})
+	_, err := cuda.Alloc[uint8](d, 16)
+	require.ErrorIs(t, err, driver.ErrorOutOfMemory, "there is no pool yet")
+	s := newStream(t, d, nil)
+	require.NoError(t, allocAsync[uint8](t, s, 16).Close())
+	require.NoError(t, s.Synchronize())
+	alloc[uint8](t, d, 16)
+}
+
+// The garbage collector closes what was forgotten, once no part of it is left.
+func TestForgottenBuffers(t *testing.T) {
+	forget := func(t *testing.T, api *driver.API) {
+		drv, err := cuda.OpenDriver(api)
+		require.NoError(t, err)
+		d, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		home, user := newStream(t, d, nil), newStream(t, d, nil)
+		part := func() *cuda.Buffer[uint32] {
+			b, err := cuda.AllocAsync[uint32](home, 16)
+			require.NoError(t, err)
+			half := mustRange(t, b, 8, 16)
+			view, err := cuda.View[int32](half)
+			require.NoError(t, err)
+			part, err := cuda.View[uint32](view)
+			require.NoError(t, err)
+			return part
+		}()
+		for range 5 {
+			runtime.GC()
+		}
+		require.Equal(t, 0, drv.Stats().Forgotten)
+		require.NoError(t, user.WaitStream(home))
+		require.NoError(t, cuda.Fill(user, part, 1))
+		runtime.KeepAlive(part)
+		eventually(t, func() bool { return drv.Stats().Forgotten == 1 })
+		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+		pool, err := d.MemoryPool()
+		require.NoError(t, err)
+		eventually(t, func() bool { // it is counted before it is freed
+			stats, err := pool.Stats()
+			return err == nil && stats.Used == 0
+		})
+
+		plain, err := cuda.Alloc[uint32](d, 16)
+		require.NoError(t, err)
+		require.NoError(t, cuda.Fill(user, plain, 1))
+		eventually(t, func() bool { return drv.Stats().Forgotten == 2 })
+		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+	}
+	t.Run("simulated", func(t *testing.T) {
+		gpu := cudatest.New(cudatest.Config{})
+		forget(t, gpu.API())
+	})
+	t.Run("real", func(t *testing.T) { forget(t, realDriver(t).API()) })
+}

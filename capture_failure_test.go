@@ -1,0 +1,203 @@
+package cuda_test
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+)
+
+// Captures that fail, and several at once.
+func TestCaptureFailures(t *testing.T) {
+	rule(t, "23 a capture that fails says why and leaves a usable stream", 1, func(t *testing.T, b *backend) {
+		s, joined, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
+		usable := func() {
+			t.Helper()
+			p.set(3)
+			p.enqueue(t, s)
+			require.NoError(t, s.Synchronize())
+			p.require(t, 3)
+			p.runs(t, instantiate(t, capture(t, s, func() { p.enqueue(t, s) })), s)
+			require.NoError(t, joined.Synchronize())
+		}
+		before := b.drv.Stats()
+		mine := errors.New("mine")
+		work := func() {
+			buf, err := cuda.AllocAsync[uint32](joined, 1000)
+			require.NoError(t, err)
+			require.NoError(t, cuda.Copy(s, buf, p.in))
+			require.NoError(t, newEvent(t, external()).Record(s))
+			require.NoError(t, buf.Close())
+		}
+		require.NoError(t, joined.WaitStream(s)) // so that the spare events are there
+		require.NoError(t, s.WaitStream(joined))
+
+		g, err := s.Capture(nil, func() error { work(); return mine })
+		require.ErrorIs(t, err, mine)
+		require.Nil(t, g)
+		require.Equal(t, before.Buffers, b.drv.Stats().Buffers)
+		usable()
+
+		g, err = s.Capture(nil, func() error {
+			require.NoError(t, joined.WaitStream(s))
+			return cuda.Fill(joined, p.buf, 1)
+		})
+		require.ErrorIs(t, err, driver.ErrorStreamCaptureUnjoined)
+		require.ErrorContains(t, err, "WaitStream")
+		require.Nil(t, g)
+		usable()
+
+		_, err = s.Capture(nil, func() error {
+			b.drv.API().StreamQuery(s.Handle()) // behind the library's back
+			return mine
+		})
+		require.ErrorIs(t, err, mine)
+		require.ErrorIs(t, err, driver.ErrorStreamCaptureInvalidated)
+		usable()
+
+		for name, mode := range captureModes {
+			require.PanicsWithValue(t, "boom", func() {
+				_, _ = s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error { work(); panic("boom") })
+			}, name)
+			usable()
+			var gone sync.WaitGroup
+			gone.Go(func() {
+				_, _ = s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error { work(); runtime.Goexit(); return nil })
+				t.Error("Capture returned after Goexit")
+			})
+			gone.Wait()
+			usable()
+		}
+		require.Equal(t, before.Buffers, b.drv.Stats().Buffers)
+	})
+
+	rule(t, "23 what cannot be captured is refused", 1, func(t *testing.T, b *backend) {
+		never := func() error { t.Error("called"); return nil }
+		s := newStream(t, b.dev(), nil)
+		_, onDefault := b.dev().DefaultStream().Capture(nil, never)
+		_, mode := s.Capture(&cuda.CaptureOptions{Mode: 17}, never)
+		_, nilFunc := s.Capture(nil, nil)
+		_, onNil := (*cuda.Stream)(nil).Capture(nil, never)
+		for name, err := range map[string]error{"default stream": onDefault, "mode": mode, "nil function": nilFunc, "nil stream": onNil} {
+			require.ErrorIs(t, err, cuda.ErrInvalid, name)
+		}
+		require.ErrorContains(t, mode, "17")
+		gone, err := b.dev().NewStream(nil)
+		require.NoError(t, err)
+		require.NoError(t, gone.Close())
+		_, err = gone.Capture(nil, never)
+		require.ErrorIs(t, err, cuda.ErrClosed)
+	})
+
+	rule(t, "23 a capture in any mode survives a busy scheduler", 1, func(t *testing.T, b *backend) {
+		var noise atomic.Bool
+		var wg sync.WaitGroup
+		for range 4 * runtime.GOMAXPROCS(0) {
+			wg.Go(func() {
+				for !noise.Load() {
+					runtime.Gosched()
+				}
+			})
+		}
+		defer wg.Wait()
+		defer noise.Store(true)
+		for name, mode := range captureModes {
+			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+			for range 20 {
+				g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
+					for range 50 {
+						runtime.Gosched()
+					}
+					p.enqueue(t, s)
+					runtime.Gosched()
+					return nil
+				})
+				require.NoError(t, err, name)
+				p.runs(t, instantiate(t, g), s)
+				require.NoError(t, g.Close())
+			}
+		}
+	})
+
+	rule(t, "23 two captures go on at once", 1, func(t *testing.T, b *backend) {
+		var wg sync.WaitGroup
+		for _, mode := range captureModes {
+			both := make(chan struct{}, 2)
+			for range 2 {
+				s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+				wg.Go(func() {
+					g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
+						both <- struct{}{}
+						for len(both) < 2 {
+							runtime.Gosched()
+						}
+						if err := cuda.Copy(s, p.buf, p.in); err != nil {
+							return err
+						}
+						return cuda.Copy(s, p.out, p.buf)
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer g.Close()
+					x, err := g.Instantiate()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer x.Close()
+					p.set(5)
+					if err := errors.Join(x.Launch(s), s.Synchronize()); err != nil {
+						t.Error(err)
+					}
+					p.require(t, 5)
+				})
+			}
+			wg.Wait()
+		}
+	})
+
+	rule(t, "23 a stream of one capture does not wait for another's", 1, func(t *testing.T, b *backend) {
+		s, other, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
+		e := newEvent(t, nil)
+		g := capture(t, s, func() {
+			require.NoError(t, e.Record(s))
+			p.enqueue(t, s)
+			capture(t, other, func() {
+				require.ErrorIs(t, other.WaitEvent(e), cuda.ErrCapturing)
+				require.ErrorIs(t, other.WaitStream(s), cuda.ErrCapturing)
+				require.ErrorIs(t, s.WaitStream(other), cuda.ErrCapturing)
+			})
+		})
+		p.runs(t, instantiate(t, g), s)
+	})
+
+	rule(t, "29 memory closed in a capture of its home is freed after it", 1, func(t *testing.T, b *backend) {
+		s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+		buf, err := cuda.AllocAsync[uint32](s, 1000)
+		require.NoError(t, err)
+		pool, err := b.dev().MemoryPool()
+		if err != nil {
+			t.Skip(err)
+		}
+		require.NoError(t, s.Synchronize())
+		with, err := pool.Stats()
+		require.NoError(t, err)
+		g := capture(t, s, func() {
+			require.NoError(t, buf.Close())
+			p.enqueue(t, s)
+		})
+		require.NoError(t, s.Synchronize())
+		without, err := pool.Stats()
+		require.NoError(t, err)
+		require.Less(t, without.Used, with.Used)
+		p.runs(t, instantiate(t, g), s)
+	})
+}

@@ -1,0 +1,76 @@
+package cuda_test
+
+import (
+	"maps"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+)
+
+// counter counts the calls of a driver's functions.
+type counter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// counted is b with a driver of its own whose calls are counted. change, unless
+// nil, replaces functions of the table before.
+func counted(t testing.TB, b *backend, change func(*driver.API)) (*backend, *counter) {
+	t.Helper()
+	api, c := *b.drv.API(), &counter{calls: map[string]int{}}
+	if change != nil {
+		change(&api)
+	}
+	table := reflect.ValueOf(&api).Elem()
+	for i := range table.NumField() {
+		f := table.Field(i)
+		if f.Kind() != reflect.Func || f.IsNil() {
+			continue
+		}
+		name, bare := table.Type().Field(i).Name, reflect.ValueOf(f.Interface())
+		f.Set(reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
+			c.mu.Lock()
+			c.calls[name]++
+			c.mu.Unlock()
+			return bare.Call(args)
+		}))
+	}
+	drv, err := cuda.OpenDriver(&api)
+	require.NoError(t, err)
+	own := &backend{drv: drv}
+	for i := range b.devices {
+		d, err := drv.OpenDevice(i)
+		require.NoError(t, err)
+		own.devices = append(own.devices, d)
+	}
+	t.Cleanup(func() { require.Equal(t, cuda.Stats{}, drv.Stats(), "left open") })
+	return own, c
+}
+
+// during returns the calls that f makes.
+func (c *counter) during(f func()) map[string]int {
+	c.mu.Lock()
+	before := maps.Clone(c.calls)
+	c.mu.Unlock()
+	f()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := map[string]int{}
+	for name, n := range c.calls {
+		if n > before[name] {
+			made[name] = n - before[name]
+		}
+	}
+	return made
+}
+
+func (c *counter) count(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[name]
+}

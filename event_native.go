@@ -1,0 +1,132 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// recordedIn notes that e was recorded in a capture.
+func (e *Event) recordedIn(c *capture, h *handle) {
+	if e.opts.External {
+		c.keep(h) // it is a node
+	} else {
+		h.captured.Store(c.id)
+	}
+}
+
+// notCaptured refuses a question that would end the capture in which the event of
+// h was recorded.
+func (h *handle) notCaptured(op string) error {
+	id := h.captured.Load()
+	if id == 0 || !h.dev.driver.captures.has(id) {
+		return nil
+	}
+	return &Error{Op: op, Err: ErrCaptured, Detail: "the capture is going on"}
+}
+
+// recordExternal records an external event: as a node if s is capturing, and
+// otherwise in the ordinary way, where the driver refuses the flag.
+func (s *Stream) recordExternal(e driver.Event) driver.Result {
+	api := s.dev.driver.api
+	return s.call(func(st driver.Stream) driver.Result {
+		status, r := api.StreamIsCapturing(st)
+		if r != driver.Success {
+			return r
+		}
+		if status == driver.CaptureNone {
+			return api.EventRecord(e, st)
+		}
+		return api.EventRecordWithFlags(e, st, driver.EventRecordExternal)
+	})
+}
+
+// create makes the native event on d, unless another goroutine already has.
+func (e *Event) create(op string, d *Device) (*handle, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, closed(op)
+	}
+	if h := e.h.Load(); h != nil {
+		return h, nil
+	}
+	if err := e.opts.validate(op); err != nil {
+		return nil, err
+	}
+	if e.opts.Device != nil && e.opts.Device != d {
+		return nil, mismatch(op, e.opts.Device, d)
+	}
+	var native driver.Event
+	r := d.bound(func() (r driver.Result) {
+		native, r = d.driver.api.EventCreate(e.opts.flags())
+		return r
+	})
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	e.adopt(newHandle(d, kindEvent, uint64(native)))
+	return e.h.Load(), nil
+}
+
+// createToWait makes an event that no stream has recorded, and acquires it.
+func (e *Event) createToWait(op string, d *Device) (*handle, error) {
+	if e.opts.Device != nil {
+		d = e.opts.Device
+	}
+	if _, err := e.create(op, d); err != nil {
+		return nil, err
+	}
+	return e.acquire(op)
+}
+
+// adopt makes h the event's own.
+func (e *Event) adopt(h *handle) {
+	if e.opts.Interprocess || e.opts.External {
+		e.covers.void() // other processes, and launches of graphs, record it too
+	}
+	e.cleanup = runtime.AddCleanup(e, (*handle).forget, h)
+	e.h.Store(h)
+}
+
+// acquire takes a reference to the native event; nil if there is none, with an
+// error if that is because e was closed or can never be made.
+func (e *Event) acquire(op string) (*handle, error) {
+	if h := e.h.Load(); h != nil {
+		ok := h.acquire()
+		runtime.KeepAlive(e) // until then a collected e would close h
+		if !ok {
+			return nil, closed(op)
+		}
+		return h, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, closed(op)
+	}
+	return nil, e.opts.validate(op)
+}
+
+// queryEvent asks the driver; the caller holds a reference.
+func (h *handle) queryEvent() driver.Result {
+	api := h.dev.driver.api
+	return h.dev.driver.undisturbed(func() driver.Result {
+		return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
+	})
+}
+
+func nilEvent(op string) error { return invalid(op, "the event is nil") }
+
+func mismatch(op string, event, stream *Device) error {
+	if event.driver != stream.driver {
+		return twoDrivers(op)
+	}
+	return &Error{Op: op, Err: ErrDeviceMismatch,
+		Detail: fmt.Sprintf("the event is of device %d, the stream of device %d; any stream may wait for it, but only its own device's may record it", event.index, stream.index)}
+}
+
+func twoDrivers(op string) error {
+	return &Error{Op: op, Err: ErrDeviceMismatch, Detail: "they come from two different drivers"}
+}

@@ -1,0 +1,169 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// free gives the memory of h back once every stream that uses it is done. The
+// host does not wait. The last reference to h is gone, so nobody else is here.
+func (l *lifetime) free(h *handle) driver.Result {
+	c := &h.dev.driver.captures
+	c.beginning.RLock() // no stream that is waited for can begin a capture now
+	for l.captured(h.dev.driver) {
+		if c.park(h) {
+			c.beginning.RUnlock()
+			return driver.Success
+		}
+	}
+	if h.kind == kindPoolBuffer {
+		defer c.beginning.RUnlock()
+		return h.dev.driver.undisturbed(func() driver.Result { return l.freeInOrder(h) })
+	}
+	events, r := l.lastUses()
+	c.beginning.RUnlock()
+	if r != driver.Success { // nothing says when it is safe
+		return r
+	}
+	return freeAfter(h, events)
+}
+
+// captured reports whether a stream that must be waited for is being captured:
+// an event recorded on it now would become part of a graph.
+func (l *lifetime) captured(d *Driver) bool {
+	if d.captures.active.Load() == 0 {
+		return false
+	}
+	if l.home != nil && l.home.capturing() {
+		return true
+	}
+	for _, m := range l.list() {
+		if m.stream.capturing() {
+			return true
+		}
+	}
+	return false
+}
+
+// freeInOrder makes the home wait for the marked streams that it has not joined
+// since, and frees in the home's order (cuMemFreeAsync).
+func (l *lifetime) freeInOrder(h *handle) driver.Result {
+	api := h.dev.driver.api
+	r := driver.Success
+	for _, m := range l.list() {
+		if r == driver.Success && !l.home.hasJoined(m.stream, m.use.Load()) {
+			r = l.home.waitFor(m)
+		}
+	}
+	if r == driver.Success {
+		r = l.home.onStream(func(s driver.Stream) driver.Result {
+			return api.MemFreeAsync(driver.DevicePtr(h.native), s)
+		})
+	}
+	l.end()
+	return r
+}
+
+// waitFor makes the stream of h wait for what the stream of m has been given.
+func (h *handle) waitFor(m *mark) driver.Result {
+	api := h.dev.driver.api
+	wait := func(e driver.Event) driver.Result {
+		return h.onStream(func(s driver.Stream) driver.Result { return api.StreamWaitEvent(s, e, 0) })
+	}
+	if m.event != 0 {
+		return wait(m.event)
+	}
+	e, r := m.stream.recordSpare()
+	if r == driver.Success {
+		r = wait(e)
+		m.stream.putSpare(e)
+	}
+	return r
+}
+
+// lastUses returns events that are done when no stream uses the memory any more,
+// and lets go of the streams.
+func (l *lifetime) lastUses() ([]*handle, driver.Result) {
+	var pending, streams []*handle
+	r := driver.Success
+	if l.home != nil {
+		streams = append(streams, l.home)
+	}
+	for _, m := range l.list() {
+		if m.event != 0 {
+			pending = append(pending, &handle{dev: m.stream.dev, kind: kindEvent, native: uint64(m.event)})
+			m.event = 0
+		} else {
+			streams = append(streams, m.stream)
+		}
+	}
+	for _, s := range streams {
+		if s.dev.driver.relaxed(func() driver.Result { return s.onStream(s.dev.driver.api.StreamQuery) }) == driver.Success {
+			continue
+		}
+		e, failed := s.recordSpare()
+		if failed != driver.Success {
+			r = failed
+			break
+		}
+		pending = append(pending, &handle{dev: s.dev, kind: kindEvent, native: uint64(e)})
+	}
+	l.end()
+	if r != driver.Success {
+		for _, e := range pending {
+			e.dev.destroyEvent(driver.Event(e.native))
+		}
+		return nil, r
+	}
+	return pending, r
+}
+
+// freeAfter frees the memory of h, which no stream's order can free, when the
+// events are done, which it destroys. If they are not yet, it returns and a
+// goroutine waits for them. That of AllocAsync is always left to a goroutine,
+// because closing it must not wait for the device, as the driver's call does. That
+// of Alloc and RegisterHost is waited for.
+func freeAfter(h *handle, events []*handle) driver.Result {
+	for len(events) > 0 && events[0].dev.driver.relaxed(events[0].queryEvent) == driver.Success {
+		events[0].dev.destroyEvent(driver.Event(events[0].native))
+		events = events[1:]
+	}
+	switch {
+	case h.kind == kindRegistered, h.mem.plain != nil: // the caller wants it back
+		return freeLater(h, events)
+	case len(events) == 0 && h.kind != kindBuffer:
+		return h.freeMemory()
+	}
+	go func() {
+		if r := freeLater(h, events); r != driver.Success {
+			h.cleanupFailed(r)
+		}
+	}()
+	return driver.Success
+}
+
+// freeLater waits for the events, and frees the memory of h. That blocks a thread
+// until the device is idle.
+func freeLater(h *handle, events []*handle) driver.Result {
+	for _, e := range events {
+		var failed *Error
+		if errors.As(await(context.Background(), "", e), &failed) {
+			return failed.Code // the device has failed, and the process's memory there is lost
+		}
+		e.dev.destroyEvent(driver.Event(e.native))
+	}
+	return h.dev.driver.relaxed(h.freeMemory)
+}
+
+// end lets go of the streams.
+func (l *lifetime) end() {
+	for _, m := range l.list() {
+		m.release()
+	}
+	l.marks.Store(nil)
+	if l.home != nil {
+		l.home.release()
+	}
+}

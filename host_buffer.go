@@ -1,0 +1,162 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// HostBuffer is pinned host memory for a number of elements: memory that the
+// operating system never moves, so that devices read and write it by themselves
+// while the host goes on. Pinning is slow and takes memory from the whole
+// machine; make few and reuse them.
+//
+// The memory is not Go's. It lives until Close, and the garbage collector does
+// not free it, because a slice of it may outlive the HostBuffer.
+type HostBuffer[T Element] struct {
+	h     *handle
+	at    driver.DevicePtr
+	slice []T
+	part  bool // of another: closing it does nothing
+}
+
+// HostOptions say how host memory is pinned. The zero value is the recommended
+// one.
+type HostOptions struct {
+	// WriteCombined memory bypasses the host's caches: devices read it faster on
+	// some machines, and the host reads it very slowly. For memory that the host
+	// only writes, in order.
+	WriteCombined bool
+	// OneDevice pins the memory for the device alone, instead of for all devices of
+	// its driver.
+	OneDevice bool
+}
+
+// AllocHost allocates pinned host memory for n elements of type T, usable by
+// all devices of d's driver (cuMemHostAlloc). Its contents are undefined. A nil
+// opts means the defaults. It takes a millisecond and more.
+func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], error) {
+	const op = "host buffer alloc"
+	bytes, err := sizeOf[T](op, d, n)
+	if err != nil {
+		return nil, err
+	}
+	if opts == nil {
+		opts = &HostOptions{}
+	}
+	var flags uint32 // devices see all host memory, asked for or not
+	if !opts.OneDevice {
+		flags |= driver.MemHostAllocPortable
+	}
+	if opts.WriteCombined {
+		flags |= driver.MemHostAllocWriteCombined
+	}
+	var p unsafe.Pointer
+	r := d.driver.relaxed(func() driver.Result {
+		return d.bound(func() (r driver.Result) {
+			p, r = d.driver.api.MemHostAlloc(bytes, flags)
+			return r
+		})
+	})
+	if r != driver.Success {
+		return nil, &Error{Op: op, Code: r, Detail: fmt.Sprintf("%d bytes", bytes)}
+	}
+	return newHostBuffer(d, kindHostBuffer, unsafe.Slice((*T)(p), n), driver.HostPtr(p)), nil
+}
+
+// RegisterHost pins memory that already exists, such as that of mmap, so that
+// devices use it as that of [AllocHost] (cuMemHostRegister). It must be writable,
+// not be pinned already, stay where it is until Close, and must not be Go's own:
+// not a slice made by make, since the garbage collector knows nothing of the
+// device. Linux does not pin shared mappings of files on a disk: there, map
+// privately, or take a file in memory (memfd_create, /dev/shm). Close unpins it
+// and frees nothing. Pinning takes the longer the more memory it is.
+func RegisterHost[T Element](d *Device, memory []T) (*HostBuffer[T], error) {
+	const op = "host memory register"
+	bytes, err := sizeOf[T](op, d, len(memory))
+	if err != nil {
+		return nil, err
+	}
+	api, p := d.driver.api, unsafe.Pointer(unsafe.SliceData(memory))
+	var at driver.DevicePtr
+	r := d.driver.relaxed(func() driver.Result {
+		return d.bound(func() driver.Result {
+			r := api.MemHostRegister(p, bytes, driver.MemHostRegisterPortable|driver.MemHostRegisterDeviceMap)
+			if r != driver.Success {
+				return r
+			}
+			if at, r = api.MemHostGetDevicePointer(p, 0); r != driver.Success {
+				api.MemHostUnregister(p)
+			}
+			return r
+		})
+	})
+	if r != driver.Success {
+		return nil, &Error{Op: op, Code: r, Detail: fmt.Sprintf("%d bytes at %p", bytes, p)}
+	}
+	return newHostBuffer(d, kindRegistered, memory, at), nil
+}
+
+func newHostBuffer[T Element](d *Device, k kind, slice []T, at driver.DevicePtr) *HostBuffer[T] {
+	h := newHandle(d, k, uint64(at))
+	h.pointer = unsafe.Pointer(unsafe.SliceData(slice))
+	h.mem = new(lifetime)
+	return &HostBuffer[T]{h: h, at: at, slice: slice}
+}
+
+// Len returns the number of elements.
+func (b *HostBuffer[T]) Len() int { return len(b.slice) }
+
+// Slice returns the memory itself. It must not be used after Close, nor while
+// a copy that reads or writes it is in flight.
+func (b *HostBuffer[T]) Slice() []T { return b.slice }
+
+// Pointer returns the address by which devices use the memory.
+func (b *HostBuffer[T]) Pointer() driver.DevicePtr { return b.at }
+
+// Range returns the elements from to to-1 as a buffer of their own, which shares
+// the memory and is closed when b is.
+func (b *HostBuffer[T]) Range(from, to int) (*HostBuffer[T], error) {
+	const op = "host buffer range"
+	if b == nil || b.h == nil {
+		return nil, invalid(op, "the host buffer is nil")
+	}
+	if err := checkRange(op, from, to, len(b.slice)); err != nil {
+		return nil, err
+	}
+	size := unsafe.Sizeof(*new(T))
+	return &HostBuffer[T]{h: b.h, at: b.at + driver.DevicePtr(uintptr(from)*size), slice: b.slice[from:to:to], part: true}, nil
+}
+
+// RecordStream notes that work on s uses the memory which this package did not
+// enqueue; see [Buffer.RecordStream].
+func (b *HostBuffer[T]) RecordStream(s *Stream) error { return recordStream(b, s) }
+
+// Close frees the memory (cuMemFreeHost), or unpins what was registered
+// (cuMemHostUnregister). Slices of allocated memory are invalid from then on. If
+// work in flight still uses it, Close returns at once and a goroutine frees it when
+// that work is done. Registered memory is the caller's again when Close returns: it
+// waits for the work. But what a graph uses stays pinned until the graph is closed.
+//
+// The driver frees pinned memory only when the device is idle. Until then it blocks
+// the call, and every call that enqueues on the device, of any goroutine. So close
+// at the end, and reuse until then. Closing again, and closing a range, is nil and
+// does nothing.
+func (b *HostBuffer[T]) Close() error {
+	if b == nil || b.h == nil || b.part {
+		return nil
+	}
+	return check("host buffer close", b.h.close())
+}
+
+func (b *HostBuffer[T]) hold(op string) (*handle, driver.DevicePtr, error) {
+	if b == nil {
+		return nil, 0, invalid(op, "the host buffer is nil")
+	}
+	return b.h, b.at, holdMemory(op, b.h)
+}
+
+func (b *HostBuffer[T]) bytes() uint64 { return uint64(len(b.slice)) * uint64(unsafe.Sizeof(*new(T))) }
+
+func (b *HostBuffer[T]) element(T) {}

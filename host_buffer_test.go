@@ -1,0 +1,173 @@
+package cuda_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+)
+
+// freedSoon waits until the driver's function has been called n times: memory
+// that was in use is freed in the background.
+func freedSoon(t testing.TB, c *counter, function string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.count(function) == n }, 10*time.Second, time.Millisecond)
+}
+
+func TestHostBuffer(t *testing.T) {
+	rule(t, "29 pinned memory closed while a copy is in flight", 1, func(t *testing.T, b *backend) {
+		b, calls := counted(t, b, nil)
+		d := b.dev()
+		one, two := newStream(t, d, nil), newStream(t, d, nil)
+		dst, src := alloc[uint32](t, d, lifeSize), alloc[uint32](t, d, lifeSize)
+		in, out := allocHost[uint32](t, d, lifeSize), allocHost[uint32](t, d, lifeSize)
+		check := allocHost[uint32](t, d, lifeSize)
+		for i := range in.Slice() {
+			in.Slice()[i] = uint32(i)
+		}
+		release1, release2 := hold(t, one), hold(t, two)
+		require.NoError(t, cuda.Copy(one, dst, in))
+		require.NoError(t, cuda.Copy(two, src, in))
+		require.NoError(t, cuda.Copy(two, out, src))
+		returns(t, func() {
+			require.NoError(t, in.Close())
+			require.NoError(t, out.Close())
+		})
+		require.ErrorIs(t, cuda.Copy(one, dst, in), cuda.ErrClosed)
+		// Memory that the driver may put where the old one was.
+		for range 3 {
+			other := allocHost[uint32](t, d, lifeSize)
+			clear(other.Slice())
+		}
+		t.Cleanup(release1) // before the new memory is freed, which waits for the device
+		t.Cleanup(release2)
+		release1()
+		require.NoError(t, one.Synchronize())
+		time.Sleep(soon)
+		require.Zero(t, calls.count("MemFreeHost"), "the other copy is in flight")
+		require.NoError(t, cuda.Copy(one, check, dst))
+		require.NoError(t, one.Synchronize())
+		for i, v := range check.Slice() {
+			require.Equal(t, uint32(i), v)
+		}
+		release2()
+		freedSoon(t, calls, "MemFreeHost", 2)
+	})
+
+	rule(t, "29 pinned memory that is not in use", 1, func(t *testing.T, b *backend) {
+		b, calls := counted(t, b, nil)
+		d := b.dev()
+		s := newStream(t, d, nil)
+		host, dst := allocHost[uint32](t, d, 16), alloc[uint32](t, d, 16)
+		require.NoError(t, cuda.Copy(s, dst, host))
+		require.NoError(t, s.Synchronize())
+		require.NoError(t, host.Close())
+		require.NoError(t, host.Close())
+		freedSoon(t, calls, "MemFreeHost", 1)
+		require.Equal(t, 1, calls.count("MemHostAlloc"), "a hold's would be freed too")
+	})
+
+	rule(t, "29 pinned memory in work that the library cannot see", 1, func(t *testing.T, b *backend) {
+		b, calls := counted(t, b, nil)
+		d := b.dev()
+		s, dst := newStream(t, d, nil), alloc[uint32](t, d, lifeSize)
+		host := allocHost[uint32](t, d, lifeSize)
+		for i := range host.Slice() {
+			host.Slice()[i] = 1
+		}
+		part, err := host.Range(0, lifeSize)
+		require.NoError(t, err)
+		release := hold(t, s)
+		require.Equal(t, driver.Success, d.Driver().API().MemcpyAsync(dst.Pointer(), host.Pointer(), 4*lifeSize, s.Handle()))
+		require.NoError(t, part.RecordStream(s))
+		require.NoError(t, part.Close(), "closing a range is nothing")
+		returns(t, func() { require.NoError(t, host.Close()) })
+		require.ErrorIs(t, part.RecordStream(s), cuda.ErrClosed)
+		require.Zero(t, calls.count("MemFreeHost"))
+		release()
+		holds(t, s, dst, 1)
+		require.Eventually(t, func() bool { return calls.count("MemFreeHost") >= 1 }, 10*time.Second, time.Millisecond)
+	})
+
+	rule(t, "01 ways to pin memory", 1, func(t *testing.T, b *backend) {
+		var flags uint32
+		bare := b.drv.API().MemHostAlloc
+		b, _ = counted(t, b, func(api *driver.API) {
+			api.MemHostAlloc = func(n uint64, f uint32) (unsafe.Pointer, driver.Result) { flags = f; return bare(n, f) }
+		})
+		d := b.dev()
+		s, dst := newStream(t, d, nil), alloc[uint16](t, d, 100)
+		for _, c := range []struct {
+			opts      *cuda.HostOptions
+			with, not uint32
+		}{
+			{nil, driver.MemHostAllocPortable, driver.MemHostAllocWriteCombined},
+			{&cuda.HostOptions{}, driver.MemHostAllocPortable, driver.MemHostAllocWriteCombined},
+			{&cuda.HostOptions{WriteCombined: true}, driver.MemHostAllocPortable | driver.MemHostAllocWriteCombined, 0},
+			{&cuda.HostOptions{OneDevice: true}, 0, driver.MemHostAllocPortable | driver.MemHostAllocWriteCombined},
+			{&cuda.HostOptions{OneDevice: true, WriteCombined: true}, driver.MemHostAllocWriteCombined, driver.MemHostAllocPortable},
+		} {
+			host, err := cuda.AllocHost[uint16](d, 100, c.opts)
+			require.NoError(t, err)
+			require.Equal(t, c.with, flags&(driver.MemHostAllocPortable|driver.MemHostAllocWriteCombined))
+			require.Zero(t, flags&c.not)
+			require.Equal(t, 100, host.Len())
+			for i := range host.Slice() {
+				host.Slice()[i] = uint16(i)
+			}
+			out := allocHost[uint16](t, d, 100)
+			require.NoError(t, cuda.Copy(s, dst, host))
+			require.NoError(t, cuda.Copy(s, out, dst))
+			require.NoError(t, s.Synchronize())
+			for i, v := range out.Slice() {
+				require.Equal(t, uint16(i), v)
+			}
+			require.NoError(t, host.Close())
+		}
+	})
+
+	rule(t, "24 parts of pinned memory, and no memory", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		host, dst := allocHost[uint32](t, d, 8), alloc[uint32](t, d, 3)
+		for i := range host.Slice() {
+			host.Slice()[i] = uint32(i)
+		}
+		part, err := host.Range(2, 5)
+		require.NoError(t, err)
+		require.Equal(t, []uint32{2, 3, 4}, part.Slice())
+		require.Equal(t, 3, cap(part.Slice()), "appending must not write on")
+		require.Equal(t, host.Pointer()+8, part.Pointer())
+		require.NoError(t, cuda.Copy(s, dst, part))
+		into, err := host.Range(5, 8)
+		require.NoError(t, err)
+		require.NoError(t, cuda.Copy(s, into, dst))
+		require.NoError(t, s.Synchronize())
+		require.Equal(t, []uint32{0, 1, 2, 3, 4, 2, 3, 4}, host.Slice())
+		require.NoError(t, part.Close())
+		require.NoError(t, cuda.Copy(s, dst, part), "closing a range is nothing")
+		require.NoError(t, s.Synchronize())
+		for _, bad := range [][2]int{{-1, 2}, {3, 2}, {0, 9}} {
+			_, err := host.Range(bad[0], bad[1])
+			require.ErrorIs(t, err, cuda.ErrInvalid)
+		}
+		require.NoError(t, host.Close())
+		require.ErrorIs(t, cuda.Copy(s, dst, part), cuda.ErrClosed)
+
+		var none *cuda.HostBuffer[uint32]
+		_, err = none.Range(0, 0)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		require.ErrorIs(t, none.RecordStream(s), cuda.ErrInvalid)
+		require.NoError(t, none.Close())
+		_, err = cuda.AllocHost[uint32](nil, 1, nil)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		_, err = cuda.RegisterHost[uint32](d, nil)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		_, err = cuda.RegisterHost(nil, []byte{1})
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+	})
+}

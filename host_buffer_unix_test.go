@@ -1,0 +1,116 @@
+//go:build unix
+
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+)
+
+// mapped returns n bytes that are not Go's.
+func mapped(t testing.TB, fd, n, flags int) []byte {
+	t.Helper()
+	m, err := syscall.Mmap(fd, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, flags)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(m)) })
+	return m
+}
+
+// mappedFile maps a new file in dir.
+func mappedFile(t testing.TB, dir string, data []byte, flags int) []byte {
+	t.Helper()
+	file, err := os.CreateTemp(dir, "purecuda-*")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, errors.Join(file.Close(), os.Remove(file.Name()))) }()
+	_, err = file.Write(data)
+	require.NoError(t, err)
+	return mapped(t, int(file.Fd()), len(data), flags)
+}
+
+func TestRegisterHost(t *testing.T) {
+	const n = 1 << 16
+	rule(t, "01 a private mapping of a file", 1, func(t *testing.T, b *backend) {
+		s, dst := newStream(t, b.dev(), nil), alloc[byte](t, b.dev(), n)
+		want := bytes.Repeat([]byte("private "), n/8)
+		in, err := cuda.RegisterHost(b.dev(), mappedFile(t, t.TempDir(), want, syscall.MAP_PRIVATE))
+		require.NoError(t, err)
+		require.NoError(t, cuda.Copy(s, dst, in))
+		out := make([]byte, n)
+		require.NoError(t, cuda.CopyToSlice(t.Context(), s, out, dst))
+		require.Equal(t, want, out)
+		require.NoError(t, in.Close())
+	})
+
+	rule(t, "01 memory that others mapped", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s, dst := newStream(t, d, nil), alloc[byte](t, d, n)
+		want := bytes.Repeat([]byte("mapped! "), n/8)
+		from, to := mappedFile(t, t.TempDir(), want, syscall.MAP_PRIVATE), mapped(t, -1, n, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if _, err := os.Stat("/dev/shm"); err == nil {
+			from = mappedFile(t, "/dev/shm", want, syscall.MAP_SHARED)
+		}
+		in, err := cuda.RegisterHost(d, from)
+		require.NoError(t, err)
+		out, err := cuda.RegisterHost(d, to)
+		require.NoError(t, err)
+		_, err = cuda.RegisterHost(d, from)
+		require.ErrorIs(t, err, driver.ErrorHostMemoryAlreadyRegistered)
+		_, err = cuda.RegisterHost(d, from[4096:8192])
+		require.ErrorIs(t, err, driver.ErrorHostMemoryAlreadyRegistered)
+
+		require.NoError(t, cuda.Copy(s, dst, in))
+		require.NoError(t, cuda.Copy(s, out, dst))
+		require.NoError(t, s.Synchronize())
+		require.NoError(t, in.Close())
+		require.NoError(t, in.Close())
+		require.NoError(t, out.Close())
+		require.ErrorIs(t, cuda.Copy(s, dst, in), cuda.ErrClosed)
+		require.Equal(t, want, from, "Close frees nothing")
+		require.Equal(t, want, out.Slice())
+
+		again, err := cuda.RegisterHost(d, from)
+		require.NoError(t, err)
+		require.NoError(t, again.Close())
+	})
+
+	rule(t, "29 registered memory closed while a copy is in flight", 1, func(t *testing.T, b *backend) {
+		b, calls := counted(t, b, nil)
+		d := b.dev()
+		s, dst := newStream(t, d, nil), alloc[uint32](t, d, n/4)
+		memory := mapped(t, -1, n, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		words := unsafe.Slice((*uint32)(unsafe.Pointer(&memory[0])), n/4)
+		for i := range words {
+			words[i] = 3
+		}
+		in, err := cuda.RegisterHost(d, words)
+		require.NoError(t, err)
+		release := hold(t, s)
+		require.NoError(t, cuda.Copy(s, dst, in))
+		closed := make(chan error, 1)
+		go func() { closed <- in.Close() }()
+		select {
+		case err := <-closed:
+			t.Fatal("did not wait for the copy:", err)
+		case <-time.After(soon):
+		}
+		require.Zero(t, calls.count("MemHostUnregister"))
+		release()
+		returns(t, func() { require.NoError(t, <-closed) })
+		require.Equal(t, 1, calls.count("MemHostUnregister"))
+		clear(words) // the caller's again, to be unmapped or pinned anew
+		again, err := cuda.RegisterHost(d, words)
+		require.NoError(t, err)
+		require.NoError(t, again.Close())
+		holds(t, s, dst, 3)
+	})
+}

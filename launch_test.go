@@ -1,0 +1,276 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/kernels"
+)
+
+// ours loads the kernels of internal/kernels.
+func ours(t testing.TB, d *cuda.Device) *cuda.Module { return loadModule(t, d, []byte(kernels.PTX)) }
+
+func TestLaunch(t *testing.T) {
+	rule(t, "01 kernels run in the order of their stream", 1, func(t *testing.T, b *backend) {
+		m := ours(t, b.dev())
+		fill, check := kernel(t, m, "purecuda_fill"), kernel(t, m, "purecuda_check")
+		n := 1<<16 + 3
+		c := cuda.Grid1D(n, 256)
+		for _, s := range []*cuda.Stream{newStream(t, b.dev(), nil), b.dev().DefaultStream()} {
+			x, wrong := alloc[uint32](t, b.dev(), n), allocHost[uint32](t, b.dev(), 2)
+			clear(wrong.Slice())
+			second, err := wrong.Range(1, 2)
+			require.NoError(t, err)
+			require.NoError(t, fill.Launch(s, c, x, uint64(n), uint32(7)))
+			require.NoError(t, check.Launch(s, c, x, uint64(n), uint32(7), wrong))
+			require.NoError(t, fill.Launch(s, c, x, uint64(3), uint32(8)))
+			require.NoError(t, check.Launch(s, c, x, uint64(n), uint32(7), second))
+			require.NoError(t, s.Synchronize())
+			require.Equal(t, []uint32{0, 3}, wrong.Slice())
+		}
+	})
+
+	rule(t, "01 a kernel adds vectors", 1, func(t *testing.T, b *backend) {
+		s, n := newStream(t, b.dev(), nil), 1001
+		x, y, sum := randoms(t, b.dev(), n), randoms(t, b.dev(), n), allocHost[float32](t, b.dev(), n)
+		add := kernel(t, ours(t, b.dev()), "purecuda_add")
+		require.NoError(t, add.Launch(s, cuda.Grid1D(n, 128), sum, x, y, uint64(n)))
+		require.NoError(t, s.Synchronize())
+		for i := range n {
+			require.Equal(t, x.Slice()[i]+y.Slice()[i], sum.Slice()[i])
+		}
+	})
+
+	rule(t, "01 a kernel takes a struct with buffers", 1, func(t *testing.T, b *backend) {
+		s, n := newStream(t, b.dev(), nil), 100
+		src, dst, out := randoms(t, b.dev(), n), alloc[float32](t, b.dev(), n), allocHost[float32](t, b.dev(), n)
+		type args struct {
+			dst           *cuda.Buffer[float32]
+			src           *cuda.HostBuffer[float32]
+			scale, offset float32
+			n             uint64
+		}
+		affine := kernel(t, ours(t, b.dev()), "purecuda_affine")
+		require.NoError(t, affine.Launch(s, cuda.Grid1D(n, 32), args{dst, src, 4, 0.5, uint64(n)}))
+		require.NoError(t, cuda.Copy(s, out, dst))
+		require.NoError(t, s.Synchronize())
+		for i, v := range src.Slice() {
+			require.InDelta(t, 4*v+0.5, out.Slice()[i], 1e-6)
+		}
+	})
+
+	rule(t, "01 a kernel multiplies matrices", 1, func(t *testing.T, b *backend) {
+		matmul := kernel(t, ours(t, b.dev()), "purecuda_matmul")
+		for _, size := range [][3]int{{1, 1, 1}, {64, 64, 16}, {65, 67, 33}, {130, 3, 200}, {2, 129, 1}} {
+			t.Run(fmt.Sprint(size), func(t *testing.T) { multiplies(t, b.dev(), matmul, size[0], size[1], size[2]) })
+		}
+	})
+
+	rule(t, "20 elapsed time is that of the kernel", 1, func(t *testing.T, b *backend) {
+		s := newStream(t, b.dev(), nil)
+		start, end := newEvent(t, timed()), newEvent(t, timed())
+		spin, err := kernel(t, ours(t, b.dev()), "purecuda_spin").Prepare(uint64(5 * time.Millisecond))
+		require.NoError(t, err)
+		require.NoError(t, start.Record(s))
+		for range 3 {
+			require.NoError(t, spin.Launch(s, one))
+		}
+		require.NoError(t, end.Record(s))
+		require.NoError(t, s.Synchronize())
+		d, err := start.ElapsedTime(end)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, d, 15*time.Millisecond)
+		require.Less(t, d, 50*time.Millisecond)
+	})
+
+	rule(t, "01 the blocks of a cooperative launch run at once", 1, func(t *testing.T, b *backend) {
+		s := newStream(t, b.dev(), nil)
+		meet := kernel(t, ours(t, b.dev()), "purecuda_rendezvous")
+		each, err := meet.MaxActiveBlocks(128, 0)
+		require.NoError(t, err)
+		processors, err := b.dev().Attribute(driver.AttributeMultiprocessorCount)
+		require.NoError(t, err)
+		n := each * processors
+		counter, arrived := alloc[uint32](t, b.dev(), 1), allocHost[uint32](t, b.dev(), n)
+		clear(arrived.Slice())
+		require.NoError(t, cuda.Fill(s, counter, 0))
+		c := cuda.LaunchConfig{Grid: cuda.Dim3{X: n}, Block: cuda.Dim3{X: 128}, Cooperative: true}
+		require.NoError(t, meet.Launch(s, c, counter, arrived))
+		require.NoError(t, s.Synchronize())
+		for _, v := range arrived.Slice() {
+			require.Equal(t, uint32(1), v)
+		}
+
+		c.Grid.X++
+		err = meet.Launch(s, c, counter, arrived)
+		require.ErrorIs(t, err, driver.ErrorCooperativeLaunchTooLarge)
+		require.ErrorContains(t, err, fmt.Sprintf("%d blocks of [128 1 1] threads fit on the device at once, the grid has [%d 1 1]", n, n+1))
+	})
+
+	rule(t, "09 a kernel runs on streams of its own device", 2, func(t *testing.T, b *backend) {
+		s0, s1 := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
+		on1 := kernel(t, ours(t, b.devices[1]), "purecuda_empty")
+		require.NoError(t, on1.Launch(s1, one))
+		for _, s := range []*cuda.Stream{s0, b.devices[0].DefaultStream()} {
+			err := on1.Launch(s, one)
+			require.ErrorIs(t, err, cuda.ErrDeviceMismatch)
+			require.ErrorContains(t, err, "of device 1, the stream of device 0")
+		}
+		_, other := simulatedDevice(t, nil)
+		require.ErrorIs(t, on1.Launch(newStream(t, other, nil), one), cuda.ErrDeviceMismatch)
+	})
+
+	rule(t, "01 a launch that the device cannot do says why", 1, func(t *testing.T, b *backend) {
+		s := newStream(t, b.dev(), nil)
+		k := kernel(t, ours(t, b.dev()), "purecuda_empty")
+		block := func(x, y, z int) cuda.LaunchConfig {
+			return cuda.LaunchConfig{Grid: cuda.Dim3{X: 1}, Block: cuda.Dim3{X: x, Y: y, Z: z}}
+		}
+		shared := one
+		shared.SharedBytes = 1 << 20
+		for _, c := range []cuda.LaunchConfig{block(2048, 0, 0), block(32, 33, 1), block(1, 1, 65), shared,
+			{Grid: cuda.Dim3{X: 1, Y: 70000}, Block: cuda.Dim3{X: 1}}} {
+			err := k.Launch(s, c)
+			require.ErrorIs(t, err, driver.ErrorInvalidValue)
+			require.ErrorContains(t, err, "kernel purecuda_empty")
+			require.ErrorContains(t, err, "blocks of this kernel can have up to 1024 threads and 49152 bytes")
+		}
+		require.NoError(t, k.Launch(s, block(16, 8, 8)))
+	})
+}
+
+// randoms returns numbers between -1 and 1.
+func randoms(t testing.TB, d *cuda.Device, n int) *cuda.HostBuffer[float32] {
+	b := allocHost[float32](t, d, n)
+	for i := range b.Slice() {
+		b.Slice()[i] = 2*rand.Float32() - 1
+	}
+	return b
+}
+
+// multiplies compares with a product in float64. Each of k products and k sums in
+// float32 is off by half an ulp at most, of at most the sum of what is added up.
+func multiplies(t *testing.T, d *cuda.Device, matmul *cuda.Kernel, m, n, k int) {
+	s := newStream(t, d, nil)
+	x, y, z := randoms(t, d, m*k), randoms(t, d, k*n), allocHost[float32](t, d, m*n)
+	c := cuda.LaunchConfig{Grid: cuda.Dim3{X: (n + 63) / 64, Y: (m + 63) / 64}, Block: cuda.Dim3{X: 256}}
+	require.NoError(t, matmul.Launch(s, c, z, x, y, uint32(m), uint32(n), uint32(k)))
+	require.NoError(t, s.Synchronize())
+	for i := range m {
+		for j := range n {
+			sum, size := 0.0, 0.0
+			for l := range k {
+				p := float64(x.Slice()[i*k+l]) * float64(y.Slice()[l*n+j])
+				sum, size = sum+p, size+math.Abs(p)
+			}
+			require.InDelta(t, sum, z.Slice()[i*n+j], float64(k+1)*0x1p-24*size, "row %d, column %d", i, j)
+		}
+	}
+}
+
+func TestLaunchConfig(t *testing.T) {
+	_, d := simulatedDevice(t, func(api *driver.API) {
+		api.LaunchKernel = func(driver.Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, driver.Stream, unsafe.Pointer, unsafe.Pointer) driver.Result {
+			t.Error("the driver has seen it")
+			return driver.Success
+		}
+	})
+	s := newStream(t, d, nil)
+	k := kernel(t, ours(t, d), "purecuda_empty")
+	x := cuda.Dim3{X: 1}
+	for _, c := range []struct {
+		says string
+		cuda.LaunchConfig
+	}{
+		{"the grid's X is 0", cuda.LaunchConfig{Block: x}},
+		{"the grid's X is -1", cuda.LaunchConfig{Grid: cuda.Dim3{X: -1}, Block: x}},
+		{"the grid's Y is -2", cuda.LaunchConfig{Grid: cuda.Dim3{X: 1, Y: -2}, Block: x}},
+		{"the block's X is 0", cuda.LaunchConfig{Grid: x}},
+		{"the block's Z is 4294967296", cuda.LaunchConfig{Grid: x, Block: cuda.Dim3{X: 1, Z: 1 << 32}}},
+		{"-1 bytes of shared memory", cuda.LaunchConfig{Grid: x, Block: x, SharedBytes: -1}},
+		{"4294967296 bytes of shared memory", cuda.LaunchConfig{Grid: x, Block: x, SharedBytes: 1 << 32}},
+		{"the grid's X is 0", cuda.Grid1D(0, 256)},
+		{"the grid's X is 0", cuda.Grid1D(-1, 256)},
+		{"the grid's X is 0", cuda.Grid1D(10, 0)},
+	} {
+		err := k.Launch(s, c.LaunchConfig)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		require.ErrorContains(t, err, "kernel purecuda_empty: "+c.says)
+	}
+	for _, c := range [][3]int{{1, 256, 1}, {256, 256, 1}, {257, 256, 2}, {math.MaxInt, 1024, 1 << 53}} {
+		require.Equal(t, cuda.LaunchConfig{Grid: cuda.Dim3{X: c[2]}, Block: cuda.Dim3{X: c[1]}}, cuda.Grid1D(c[0], c[1]))
+	}
+}
+
+// One prepared kernel is launched by many goroutines at once, each on a stream of
+// its own and all on one.
+func TestPreparedKernelIsShared(t *testing.T) {
+	rule(t, "01 goroutines share a prepared kernel", 1, func(t *testing.T, b *backend) {
+		const goroutines, rounds, n = 8, 50, 1000
+		src, wrong := alloc[uint32](t, b.dev(), n), allocHost[uint32](t, b.dev(), 1)
+		clear(wrong.Slice())
+		common := newStream(t, b.dev(), nil)
+		require.NoError(t, cuda.Fill(common, src, 1))
+		require.NoError(t, common.Synchronize())
+		count, err := kernel(t, ours(t, b.dev()), "purecuda_check").Prepare(src, uint64(n), uint32(2), wrong)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for range goroutines {
+			own := newStream(t, b.dev(), nil)
+			wg.Go(func() {
+				for range rounds {
+					for _, s := range []*cuda.Stream{own, common} {
+						if err := count.Launch(s, cuda.Grid1D(n, 128)); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, b.dev().Synchronize())
+		require.Equal(t, uint32(2*goroutines*rounds*n), wrong.Slice()[0])
+	})
+}
+
+// A kernel that fails takes the device with it. Only on the simulated one: a real
+// device would be lost to the other tests.
+func TestKernelFails(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	drv.OnCleanupError(func(error) {})
+	d, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	m, err := d.LoadModule([]byte(kernels.PTX))
+	require.NoError(t, err)
+	k := kernel(t, m, "purecuda_trap")
+	s := d.DefaultStream()
+	require.NoError(t, k.Launch(s, one))
+	require.ErrorIs(t, s.Synchronize(), cuda.ErrDeviceLost)
+	err = k.Launch(s, one)
+	require.ErrorIs(t, err, cuda.ErrDeviceLost)
+	require.ErrorIs(t, err, driver.ErrorLaunchFailed)
+	require.ErrorContains(t, err, "kernel purecuda_trap")
+}
+
+// params are the arguments of h.prepared as the driver takes them.
+func (h *hot) params() unsafe.Pointer {
+	args := &struct {
+		addresses [3]unsafe.Pointer
+		buf, n    uint64
+		value     uint32
+	}{buf: uint64(h.buf.Pointer()), n: 1, value: 1}
+	args.addresses = [3]unsafe.Pointer{unsafe.Pointer(&args.buf), unsafe.Pointer(&args.n), unsafe.Pointer(&args.value)}
+	return unsafe.Pointer(&args.addresses)
+}

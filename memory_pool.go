@@ -1,0 +1,106 @@
+package cuda
+
+import (
+	"errors"
+	"math"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// MemoryPool is the driver's default memory pool of a device, from which
+// [AllocAsync] allocates. Other libraries of the process may use it as well. Any
+// number of goroutines may share it.
+type MemoryPool struct {
+	dev    *Device
+	native driver.MemPool
+}
+
+// MemoryPool returns the device's pool (cuDeviceGetDefaultMemPool). The first call
+// makes the pool keep memory that is freed, for the next to ask for it, instead
+// of giving it back to the system whenever the device is waited for; unless
+// somebody has set a threshold already. Where the device has no pools the error
+// matches errors.ErrUnsupported.
+func (d *Device) MemoryPool() (*MemoryPool, error) {
+	if p := d.pool.Load(); p != nil {
+		return p, nil
+	}
+	const op = "memory pool"
+	if has, err := d.Attribute(driver.AttributeMemoryPools); err != nil {
+		return nil, err
+	} else if has == 0 {
+		return nil, &Error{Op: op, Err: errors.ErrUnsupported, Detail: "the device has no memory pools"}
+	}
+	native, r := d.driver.api.DeviceGetDefaultMemPool(d.native)
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	p := &MemoryPool{d, native}
+	threshold, r := d.driver.api.MemPoolGetAttribute(native, driver.MemPoolReleaseThreshold)
+	if r == driver.Success && threshold == 0 {
+		r = d.driver.api.MemPoolSetAttribute(native, driver.MemPoolReleaseThreshold, math.MaxUint64)
+	}
+	if r != driver.Success {
+		return nil, failure(op, r)
+	}
+	d.pool.CompareAndSwap(nil, p)
+	return d.pool.Load(), nil
+}
+
+// Device returns the device whose memory the pool gives out.
+func (p *MemoryPool) Device() *Device { return p.dev }
+
+// Handle returns the native CUmemoryPool.
+func (p *MemoryPool) Handle() driver.MemPool { return p.native }
+
+// SetReleaseThreshold says how many bytes the pool keeps, unused ones included,
+// when the device is waited for; what is more goes back to the system.
+func (p *MemoryPool) SetReleaseThreshold(bytes uint64) error {
+	return check("memory pool threshold",
+		p.dev.driver.api.MemPoolSetAttribute(p.native, driver.MemPoolReleaseThreshold, bytes))
+}
+
+// PoolStats are the figures of a [MemoryPool], in bytes.
+type PoolStats struct {
+	Used         uint64 // allocated and not freed
+	UsedHigh     uint64 // the most since the last reset
+	Reserved     uint64 // taken from the system
+	ReservedHigh uint64
+}
+
+// Stats returns the pool's figures at this moment (cuMemPoolGetAttribute).
+func (p *MemoryPool) Stats() (PoolStats, error) {
+	var s PoolStats
+	for a, field := range map[driver.MemPoolAttribute]*uint64{
+		driver.MemPoolUsedCurrent:     &s.Used,
+		driver.MemPoolUsedHigh:        &s.UsedHigh,
+		driver.MemPoolReservedCurrent: &s.Reserved,
+		driver.MemPoolReservedHigh:    &s.ReservedHigh,
+	} {
+		v, r := p.dev.driver.api.MemPoolGetAttribute(p.native, a)
+		if r != driver.Success {
+			return PoolStats{}, failure("memory pool stats", r)
+		}
+		*field = v
+	}
+	return s, nil
+}
+
+// ResetHigh makes the high-water marks begin anew from the present figures.
+func (p *MemoryPool) ResetHigh() error {
+	const op = "memory pool reset"
+	for _, a := range []driver.MemPoolAttribute{driver.MemPoolUsedHigh, driver.MemPoolReservedHigh} {
+		if r := p.dev.driver.api.MemPoolSetAttribute(p.native, a, 0); r != driver.Success {
+			return failure(op, r)
+		}
+	}
+	return nil
+}
+
+// Trim gives unused memory back to the system, until the pool has no more than
+// keep bytes or all that it has is in use (cuMemPoolTrimTo). Memory whose release
+// the device has not come to is in use.
+func (p *MemoryPool) Trim(keep uint64) error {
+	return check("memory pool trim", p.dev.driver.relaxed(func() driver.Result {
+		return p.dev.driver.api.MemPoolTrimTo(p.native, keep)
+	}))
+}

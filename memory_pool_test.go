@@ -1,0 +1,269 @@
+package cuda_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+func poolStats(t testing.TB, d *cuda.Device) cuda.PoolStats {
+	t.Helper()
+	pool, err := d.MemoryPool()
+	require.NoError(t, err)
+	s, err := pool.Stats()
+	require.NoError(t, err)
+	return s
+}
+
+func TestMemoryPool(t *testing.T) {
+	rule(t, "29 the pool's figures", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		pool, err := d.MemoryPool()
+		require.NoError(t, err)
+		second, err := d.MemoryPool()
+		require.NoError(t, err)
+		require.Same(t, pool, second)
+		require.Same(t, d, pool.Device())
+		require.NotZero(t, pool.Handle())
+		require.NoError(t, d.Synchronize())
+		require.NoError(t, pool.Trim(0))
+		require.NoError(t, pool.ResetHigh())
+		// The driver counts as used for ever what others freed by cuMemFree.
+		lost := poolStats(t, d).Used
+		require.Equal(t, cuda.PoolStats{Used: lost, UsedHigh: lost}, poolStats(t, d))
+
+		const size = 10 << 20
+		buf := allocAsync[byte](t, s, size)
+		now := poolStats(t, d)
+		require.Equal(t, size+lost, now.Used)
+		require.Equal(t, size+lost, now.UsedHigh)
+		require.GreaterOrEqual(t, now.Reserved, uint64(size))
+		require.Equal(t, now.Reserved, now.ReservedHigh)
+		require.NoError(t, buf.Close())
+		require.NoError(t, s.Synchronize())
+		after := poolStats(t, d)
+		require.Equal(t, lost, after.Used)
+		require.Equal(t, size+lost, after.UsedHigh)
+		require.Equal(t, now.Reserved, after.Reserved, "kept for the next")
+		require.NoError(t, pool.ResetHigh())
+		require.Equal(t, lost, poolStats(t, d).UsedHigh)
+
+		require.NoError(t, pool.Trim(now.Reserved))
+		require.Equal(t, now.Reserved, poolStats(t, d).Reserved)
+		require.NoError(t, pool.Trim(0))
+		require.Zero(t, poolStats(t, d).Reserved)
+
+		require.NoError(t, pool.SetReleaseThreshold(0))
+		require.NoError(t, allocAsync[byte](t, s, size).Close())
+		require.NotZero(t, poolStats(t, d).Reserved)
+		require.NoError(t, s.Synchronize())
+		require.Zero(t, poolStats(t, d).Reserved, "given back when the stream is waited for")
+		require.NoError(t, pool.SetReleaseThreshold(1<<40))
+		require.NoError(t, allocAsync[byte](t, s, size).Close())
+		require.NoError(t, s.Synchronize())
+		require.NotZero(t, poolStats(t, d).Reserved)
+	})
+
+	rule(t, "23 no allocation on a captured stream", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s := newStream(t, d, nil)
+		buf := filled(t, s, 1)
+		g, err := s.Capture(nil, func() error {
+			_, err := cuda.AllocAsync[uint32](s, 4)
+			require.ErrorIs(t, err, cuda.ErrCapturing)
+			return cuda.Fill(s, buf, 2)
+		})
+		require.NoError(t, err, "the capture lives on")
+		n, err := g.Nodes()
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.NoError(t, g.Close())
+	})
+
+	for _, c := range []struct {
+		name string
+		busy func(home, user *cuda.Stream) *cuda.Stream
+	}{
+		{"home", func(home, _ *cuda.Stream) *cuda.Stream { return home }},
+		{"using stream", func(_, user *cuda.Stream) *cuda.Stream { return user }},
+	} {
+		rule(t, "23 memory closed while its "+c.name+" is captured", 1, func(t *testing.T, b *backend) {
+			b, calls := counted(t, b, nil)
+			d := b.dev()
+			home, user := newStream(t, d, nil), newStream(t, d, nil)
+			buf, other := allocAsync[uint32](t, home, 16), alloc[uint32](t, d, 16)
+			require.NoError(t, user.WaitStream(home))
+			require.NoError(t, cuda.Fill(user, buf, 1))
+			g, err := c.busy(home, user).Capture(nil, func() error {
+				require.NoError(t, buf.Close())
+				require.Zero(t, calls.count("MemFreeAsync"))
+				return cuda.Fill(c.busy(home, user), other, 1)
+			})
+			require.NoError(t, err, "the capture lives on")
+			require.Equal(t, 1, calls.count("MemFreeAsync"), "freed when the capture ended")
+			require.NoError(t, g.Close())
+			require.NoError(t, d.Synchronize())
+		})
+	}
+
+	rule(t, "23 memory that a capture uses lives with the graph", 1, func(t *testing.T, b *backend) {
+		b, calls := counted(t, b, nil)
+		d := b.dev()
+		s, home, second := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
+		buf, host := allocAsync[uint32](t, home, 16), allocHost[uint32](t, d, 16)
+		plain := alloc[uint32](t, d, 16)
+		out := allocHost[uint32](t, d, 16)
+		spin := kernel(t, ours(t, d), "purecuda_spin")
+		require.NoError(t, s.WaitStream(home))
+		g, err := s.Capture(nil, func() error {
+			return errors.Join(cuda.Fill(s, buf, 4), cuda.Copy(s, plain, buf), cuda.Copy(s, host, plain), cuda.Copy(s, out, host))
+		})
+		require.NoError(t, err)
+		x, err := g.Instantiate()
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+		require.NoError(t, buf.Close())
+		require.NoError(t, host.Close())
+		require.NoError(t, plain.Close())
+		require.Zero(t, calls.count("MemFreeAsync")+calls.count("MemFreeHost")+calls.count("MemFree"))
+		for range 2 {
+			clear(out.Slice())
+			require.NoError(t, x.Launch(s))
+			require.NoError(t, s.Synchronize())
+			all(t, 4, out.Slice())
+		}
+		clear(out.Slice())
+		require.NoError(t, spin.Launch(second, cuda.Grid1D(1, 1), uint64(20*time.Millisecond)))
+		require.NoError(t, x.Launch(second))
+		require.NoError(t, x.Close()) // the plain memory waits for the device
+		require.NoError(t, d.Synchronize())
+		freedSoon(t, calls, "MemFreeAsync", 1)
+		freedSoon(t, calls, "MemFree", 1)
+		all(t, 4, out.Slice())
+		require.NoError(t, out.Close())
+		freedSoon(t, calls, "MemFreeHost", 2)
+	})
+
+	rule(t, "23 memory comes and goes beside a capture in the strictest mode", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		s, home, user := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
+		target := alloc[uint32](t, d, 16)
+		comeAndGo := func() error {
+			buf, err := cuda.AllocAsync[uint32](home, 16)
+			if err != nil {
+				return err
+			}
+			host, err := cuda.AllocHost[uint32](d, 16, nil)
+			if err != nil {
+				return err
+			}
+			plain, err := cuda.Alloc[uint32](d, 16)
+			return errors.Join(err, user.WaitStream(home), cuda.Copy(user, host, buf), buf.Close(), host.Close(), plain.Close())
+		}
+		for _, elsewhere := range []bool{false, true} {
+			g, err := s.Capture(&cuda.CaptureOptions{Mode: cuda.CaptureGlobal}, func() error {
+				if !elsewhere {
+					require.NoError(t, comeAndGo())
+				} else {
+					done := make(chan error)
+					go func() { done <- comeAndGo() }()
+					require.NoError(t, <-done)
+				}
+				pool, err := d.MemoryPool()
+				require.NoError(t, err)
+				require.NoError(t, pool.Trim(1<<30))
+				return cuda.Fill(s, target, 1)
+			})
+			require.NoError(t, err)
+			require.NoError(t, g.Close())
+		}
+		require.NoError(t, d.Synchronize())
+	})
+
+	rule(t, "23 a capture that ends during a Close", 1, func(t *testing.T, b *backend) {
+		var asked func()
+		bare := b.drv.API().StreamIsCapturing
+		b, calls := counted(t, b, func(api *driver.API) {
+			api.StreamIsCapturing = func(s driver.Stream) (driver.CaptureStatus, driver.Result) {
+				status, r := bare(s)
+				if f := asked; f != nil {
+					asked = nil
+					f()
+				}
+				return status, r
+			}
+		})
+		d := b.dev()
+		home := newStream(t, d, nil)
+		buf := allocAsync[uint32](t, home, 16)
+		inside, closing, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		go func() {
+			g, err := home.Capture(nil, func() error { close(inside); <-closing; return nil })
+			_ = g.Close()
+			ended <- err
+		}()
+		<-inside
+		asked = func() { close(closing); require.NoError(t, <-ended) }
+		require.NoError(t, buf.Close())
+		require.Equal(t, 1, calls.count("MemFreeAsync"), "nobody is left to free what is put off")
+	})
+}
+
+// A device without pools: the same calls, freed by the library.
+func TestNoMemoryPools(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{NoMemoryPools: true})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	b, calls := counted(t, &backend{drv: drv, devices: make([]*cuda.Device, 1)}, nil)
+	d := b.dev()
+	_, err = d.MemoryPool()
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	home, user, third := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
+	out := allocHost[uint32](t, d, lifeSize)
+	before, err := d.FreeMemory()
+	require.NoError(t, err)
+	givenBack := func() bool {
+		n, err := d.FreeMemory()
+		require.NoError(t, err)
+		return n == before
+	}
+
+	// Another stream uses it.
+	buf := filled(t, home, 1)
+	require.NoError(t, user.WaitStream(home))
+	release := gpu.Hold(user)
+	require.NoError(t, cuda.Copy(user, out, buf))
+	returns(t, func() { require.NoError(t, buf.Close()) })
+	require.NoError(t, home.Synchronize())
+	time.Sleep(soon)
+	require.Zero(t, calls.count("MemFree"), "which would stop all that goes on on the device")
+	require.False(t, givenBack())
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+	all(t, 1, out.Slice())
+
+	// Its home uses it.
+	release = gpu.Hold(home)
+	buf = filled(t, home, 1)
+	returns(t, func() { require.NoError(t, buf.Close()) })
+	time.Sleep(soon)
+	require.Equal(t, 1, calls.count("MemFree"))
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+
+	// Nothing uses it, but the device is busy, and MemFree blocks.
+	buf = filled(t, home, 1)
+	require.NoError(t, home.Synchronize())
+	release = gpu.Hold(third)
+	returns(t, func() { require.NoError(t, buf.Close()) })
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+	require.Zero(t, b.drv.Stats().Buffers)
+}
