@@ -22,10 +22,9 @@ import (
 // most of that, and nobody says what comes of the rest. A panic in f is caught and goes to [Driver.OnCleanupError]. It must not call
 // runtime.Goexit, as a test's FailNow does: the thread is not Go's.
 //
-// The device stands still meanwhile: from the end of the work to the call it
-// takes some ten microseconds, and as long again until the stream goes on. To
-// learn that work is done, wait with SynchronizeContext or take Done, which cost
-// the device nothing.
+// The stream stands still from the end of the work before until f has returned and
+// the driver has noticed. To learn that work is done, wait with SynchronizeContext
+// or take Done, which cost the device nothing.
 func (s *Stream) LaunchHostFunc(f func(error)) error {
 	const op = "host function"
 	if f == nil {
