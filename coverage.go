@@ -15,6 +15,7 @@ type coverage struct {
 	last         atomic.Uint64 // the number of the record that the rest is of
 	stream       atomic.Pointer[handle]
 	uses         atomic.Uint64
+	void         atomic.Bool // others may record the event too, so that nothing counts
 }
 
 // begin is called before an event is recorded on the stream of h.
@@ -26,10 +27,6 @@ func (c *coverage) begin(h *handle) (n, uses uint64) {
 	}
 	return n, uses
 }
-
-// void makes all records count for nothing from now on, because others may record
-// the event too: it is a record that never ends.
-func (c *coverage) void() { c.begun.Add(1) }
 
 // end is called after the record; uses is 0 if it counts for nothing.
 func (c *coverage) end(n, uses uint64, h *handle) {
@@ -44,18 +41,21 @@ func (c *coverage) end(n, uses uint64, h *handle) {
 // latest returns the number of the last record if it counts, else 0.
 func (c *coverage) latest() uint64 {
 	n := c.last.Load()
-	if n == 0 || c.begun.Load() != n || c.ended.Load() != n {
+	if n == 0 || c.recording() || c.ended.Load() != n || c.void.Load() {
 		return 0
 	}
 	return n
 }
+
+// recording reports whether a record is under way.
+func (c *coverage) recording() bool { return c.begun.Load() != c.ended.Load() }
 
 // joinedBy is called when s, which was in no capture, waits for the record n. A
 // capture that others began, or that began meanwhile, may have made it an edge of a
 // graph.
 func (c *coverage) joinedBy(s *Stream, n uint64) {
 	h, uses := c.stream.Load(), c.uses.Load()
-	if c.begun.Load() == n && !s.h.capturing() {
+	if c.begun.Load() == n && !c.void.Load() && !s.h.capturing() {
 		s.h.joined(h, uses)
 	}
 }

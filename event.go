@@ -24,7 +24,6 @@ type Event struct {
 	opts     EventOptions
 	h        atomic.Pointer[handle]
 	recorded atomic.Bool
-	covers   coverage
 
 	mu      sync.Mutex // held to make the handle and to close
 	closed  bool
@@ -56,8 +55,9 @@ func (e *Event) Handle() driver.Event {
 	if e == nil || e.h.Load() == nil {
 		return 0
 	}
-	e.covers.void()
-	return driver.Event(e.h.Load().native)
+	h := e.h.Load()
+	h.covers.void.Store(true) // others may record it now
+	return driver.Event(h.native)
 }
 
 // Record marks the point that s has reached: the event completes when all work
@@ -99,7 +99,7 @@ func (e *Event) record(op string, s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	n, uses := e.covers.begin(s.h)
+	n, uses := h.covers.begin(s.h)
 	captures := &s.dev.driver.captures
 	amid := captures.active.Load() != 0
 	if amid {
@@ -129,7 +129,7 @@ func (e *Event) record(op string, s *Stream) error {
 	if amid {
 		captures.beginning.Unlock()
 	}
-	e.covers.end(n, uses, s.h)
+	h.covers.end(n, uses, s.h)
 	h.release()
 	return check(op, r)
 }
@@ -159,7 +159,7 @@ func (e *Event) Wait(s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	n := e.covers.latest()
+	n := h.covers.latest()
 	captures := &s.dev.driver.captures
 	amid := captures.active.Load() != 0
 	if amid {
@@ -185,7 +185,7 @@ func (e *Event) Wait(s *Stream) error {
 	})
 	if r == driver.Success {
 		if n != 0 && !amid {
-			e.covers.joinedBy(s, n)
+			h.covers.joinedBy(s, n)
 		}
 		if e.opts.External || h.captured.Load() != 0 {
 			if c := s.capture(); c != nil {
@@ -215,6 +215,9 @@ func (e *Event) Query() (bool, error) {
 	if captures := &h.dev.driver.captures; captures.active.Load() != 0 {
 		captures.beginning.RLock() // so that it does not become part of a capture now
 		defer captures.beginning.RUnlock()
+		if h.covers.recording() { // perhaps in a capture that has just begun
+			return false, nil
+		}
 		if err := h.notCaptured(op); err != nil {
 			return false, err
 		}

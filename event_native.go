@@ -84,7 +84,7 @@ func (e *Event) createToWait(op string, d *Device) (*handle, error) {
 // adopt makes h the event's own.
 func (e *Event) adopt(h *handle) {
 	if e.opts.Interprocess || e.opts.External {
-		e.covers.void() // other processes, and launches of graphs, record it too
+		h.covers.void.Store(true) // other processes, and launches of graphs, record it too
 	}
 	e.cleanup = runtime.AddCleanup(e, (*handle).forget, h)
 	e.h.Store(h)

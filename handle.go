@@ -28,9 +28,10 @@ type handle struct {
 	// uses counts, for a stream, its uses of memory that has another home.
 	uses     atomic.Uint64
 	joins    atomic.Pointer[joins] // of a stream
-	mem      *lifetime             // of memory that is not freed by a call that waits for the device
+	mem      *lifetime             // of memory
 	held     *held                 // of a graph: what it needs
 	captured atomic.Uint64         // of an event: the capture in which it was last recorded; 0 if in none
+	covers   coverage              // of an event
 	// gone is closed by Close, for those who wait; made by the first of them.
 	gone atomic.Pointer[chan struct{}]
 }

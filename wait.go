@@ -57,6 +57,9 @@ func (h *handle) poll(op string) (done bool, err error) {
 	beginning := &h.dev.driver.captures.beginning
 	beginning.RLock()
 	defer beginning.RUnlock()
+	if h.covers.recording() && h.dev.driver.captures.active.Load() != 0 { // perhaps in a capture that has just begun
+		return false, nil
+	}
 	if err := h.notCaptured(op); err != nil { // since the wait began
 		return true, err
 	}
