@@ -22,9 +22,10 @@
 //
 // So tests need not sleep and hope. In a bubble of testing/synctest the time is
 // the bubble's: an hour of work takes exactly an hour of it, and no real time
-// while the driver itself is what waits. The GPU must then be made in the bubble. A runtime cleanup runs outside all
-// bubbles; it may destroy, free and release: that leaves the bubble's clock and
-// channels alone, and freeing device memory does not wait there.
+// while the driver itself is what waits. The GPU must then be made in the bubble.
+// A runtime cleanup runs outside all bubbles; it may destroy, free and release:
+// that leaves the bubble's clock and channels alone, and freeing device memory does
+// not wait there.
 //
 // The times are the simulation's and say nothing about a real GPU.
 //
@@ -38,9 +39,9 @@
 //
 // # Kernels and host functions
 //
-// A kernel is a Go function that [GPU.RegisterKernel] lets stand for its code: it gets
-// the arguments by the layout that the module's PTX declares, and runs when the
-// launch's turn has come. PTX is read for its declarations and for what is no
+// A kernel is a Go function that [GPU.RegisterKernel] lets stand for its code: it
+// gets the arguments by the layout that the module's PTX declares, and runs when
+// the launch's turn has come. PTX is read for its declarations and for what is no
 // PTX at all; its instructions are not. Loading and unloading a module wait for
 // the device, as on a real one.
 //
@@ -61,7 +62,8 @@
 // All operations of different streams overlap freely: there is no contention for
 // copy engines, bandwidth or multiprocessors, and priorities order nothing. The
 // whole of a kernel happens at its end. The per-thread default stream
-// answers NOT_SUPPORTED. Only primary contexts exist. A context that is broken
+// answers NOT_SUPPORTED. Only primary contexts exist. Memory cannot be allocated in
+// a capture. A context that is broken
 // by a fault lets go of other contexts' work that waits for it.
 //
 // For a program that watches pinned memory without calling the driver, a timer
