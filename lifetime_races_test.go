@@ -112,7 +112,11 @@ func TestCallsThatStraddleACapture(t *testing.T) {
 		name string
 		ask  func(e *cuda.Event, before <-chan error) error
 	}{
-		{"a question", func(e *cuda.Event, _ <-chan error) error { _, err := e.Query(); return err }},
+		{"a question", func(e *cuda.Event, before <-chan error) error {
+			_, err := e.Query()
+			<-before // while it asks it holds the event
+			return err
+		}},
 		{"a wait from before", func(_ *cuda.Event, before <-chan error) error { return <-before }},
 	} {
 		rule(t, "23 a record that a capture overtakes, then "+c.name, 1, func(t *testing.T, b *backend) {
