@@ -42,8 +42,9 @@
 //
 // The calls that enqueue, such as Record, Wait, Copy and the launch of a
 // [PreparedKernel], return at once, allocate nothing and wait for no lock of this
-// package's, but for an event's first Record, which makes it, and the first use of
-// memory on a stream that is not its home. Synchronize blocks a thread of the process; SynchronizeContext
+// package's, but for an event's first Record, which makes it, the first use of
+// memory on a stream that is not its home, and records and waits while streams
+// are being captured. Synchronize blocks a thread of the process; SynchronizeContext
 // and Done do not.
 //
 // # Lifetimes
