@@ -57,7 +57,8 @@
 //
 // The library notes which streams use which memory. A buffer can be closed while
 // the device still works with it: its memory is given to nobody else before that
-// work is done, and no call waits for it.
+// work is done. Closing memory of [AllocAsync] waits for nothing; what the driver
+// makes of freeing plain and pinned memory is said at the Close methods.
 //
 // # Errors
 //
