@@ -45,8 +45,8 @@ func (g *Graph) Nodes() (int, error) {
 }
 
 // Instantiate makes an executable graph of g (cuGraphInstantiate), which must be
-// closed. g may be closed before it. It takes some ten microseconds and more for
-// large graphs.
+// closed. g may be closed before it. It takes the longer the more nodes there are:
+// do it once, and launch often.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "graph instantiate"
 	if err := g.acquire(op); err != nil {

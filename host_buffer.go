@@ -35,7 +35,8 @@ type HostOptions struct {
 
 // AllocHost allocates pinned host memory for n elements of type T, usable by
 // all devices of d's driver (cuMemHostAlloc). Its contents are undefined. A nil
-// opts means the defaults. It takes a millisecond and more.
+// opts means the defaults. It takes the longer the more memory it is, and much
+// longer than [AllocAsync].
 func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], error) {
 	const op = "host buffer alloc"
 	bytes, err := sizeOf[T](op, d, n)

@@ -21,9 +21,8 @@ type Module struct {
 // or a cubin or fatbin, which are compiled already (cuModuleLoadDataEx). The
 // image may be changed or dropped afterwards.
 //
-// It takes a few to hundreds of milliseconds for PTX that the driver has not
-// compiled before, and it blocks until all work on the device is done: load what
-// a program needs at its start. What the driver's compiler says against the image
+// It is slow for PTX that the driver has not compiled before, and it blocks until
+// all work on the device is done: load what a program needs at its start. What the driver's compiler says against the image
 // is in the error's Detail.
 func (d *Device) LoadModule(image []byte) (*Module, error) {
 	const op = "module load"
