@@ -37,6 +37,7 @@ func (c *capture) mark(s *stream, e *event) driver.Result {
 	if c.killed {
 		return driver.ErrorStreamCaptureInvalidated
 	}
+	e.stir()
 	*e.record = record{set: true, capture: c, nodes: s.frontier, ipc: e.ipc}
 	return driver.Success
 }

@@ -71,6 +71,7 @@ func TestCaptureRules(t *testing.T) {
 		"query the capturing stream":       {relaxed, func(c *capturing) driver.Result { return c.StreamQuery(c.origin) }, driver.ErrorStreamCaptureUnsupported, false},
 		"synchronize the capturing stream": {relaxed, func(c *capturing) driver.Result { return c.StreamSynchronize(c.origin) }, driver.ErrorStreamCaptureUnsupported, false},
 		"synchronize the context":          {relaxed, func(c *capturing) driver.Result { return c.CtxSynchronize() }, driver.ErrorStreamCaptureUnsupported, false},
+		"record the context":               {relaxed, func(c *capturing) driver.Result { return c.CtxRecordEvent(c.ctx[0], c.plain) }, driver.ErrorStreamCaptureUnsupported, false},
 		"allocate":                         {global, func(c *capturing) driver.Result { _, r := c.MemAlloc(1); return r }, driver.ErrorStreamCaptureUnsupported, false},
 		"query an event inside":            {relaxed, func(c *capturing) driver.Result { return c.EventQuery(c.inside) }, driver.ErrorCapturedEvent, false},
 		"synchronize an event inside":      {relaxed, func(c *capturing) driver.Result { return c.EventSynchronize(c.inside) }, driver.ErrorCapturedEvent, false},

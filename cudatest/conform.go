@@ -67,6 +67,7 @@ func rows() []row {
 		orderRows,
 		eventRows,
 		recordRows,
+		contextRecordRows,
 		elapsedRows,
 		captureRows,
 		graphRows,

@@ -53,6 +53,26 @@ func recorded(api *driver.API, sound driver.API) func(driver.Event) (driver.Stre
 	}
 }
 
+// created remembers the streams that exist.
+func created(api *driver.API, sound driver.API) (all func() []driver.Stream) {
+	var streams sync.Map
+	api.StreamCreateWithPriority = func(flags uint32, priority int32) (driver.Stream, driver.Result) {
+		s, r := sound.StreamCreateWithPriority(flags, priority)
+		streams.Store(s, true)
+		return s, r
+	}
+	api.StreamDestroy = func(s driver.Stream) driver.Result {
+		streams.Delete(s)
+		return sound.StreamDestroy(s)
+	}
+	return func() (list []driver.Stream) {
+		for s := range streams.Range {
+			list = append(list, s.(driver.Stream))
+		}
+		return list
+	}
+}
+
 var mutations = []mutation{
 	// The driver, devices and contexts.
 	{"a device more than there are", []string{"driver: devices describe"}, func(api *driver.API, sound driver.API) {
@@ -202,7 +222,7 @@ var mutations = []mutation{
 			return sound.MemcpyDtoDAsync(dst, src, bytes, other)
 		}
 	}},
-	{"StreamWaitEvent does nothing", []string{"rule 01 two", "rule 07 only", "rule 07 waiting", "rule 09"}, func(api *driver.API, sound driver.API) {
+	{"StreamWaitEvent does nothing", []string{"rule 01 two", "rule 07 only", "rule 07 waiting", "rule 09", "driver: streams wait for a record of a context"}, func(api *driver.API, sound driver.API) {
 		api.StreamWaitEvent = func(driver.Stream, driver.Event, uint32) driver.Result { return success }
 	}},
 	{"StreamWaitEvent waits for the whole stream", []string{"rule 07 waiting"}, func(api *driver.API, sound driver.API) {

@@ -82,6 +82,16 @@ func (p *Process) primary(ordinal int) *context {
 	return c
 }
 
+// retained finds the context of a handle. fn names the caller.
+func (p *Process) retained(fn string, h driver.Context) (*context, driver.Result) {
+	i := p.ordinal(h)
+	if i < 0 || p.contexts[i] == nil || p.contexts[i].refs == 0 {
+		p.misuse(fn, "no context has the handle %#x, or it was released", h)
+		return nil, driver.ErrorInvalidContext
+	}
+	return p.contexts[i], p.contexts[i].fault
+}
+
 // devicePrimaryCtxRelease may run in a cleanup: see the package's comment.
 func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
 	if r := p.device(d); r != driver.Success {
@@ -99,6 +109,7 @@ func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
 	}
 	// Its streams, events and memory stay listed: they were leaked.
 	c.destroyed = true
+	p.gpu.broadcast()
 	if c.fault == driver.Success {
 		p.contexts[d] = nil // a broken context cannot be made anew
 	}
@@ -150,6 +161,47 @@ func (p *Process) ctxSynchronize() driver.Result {
 	}
 	c.drain()
 	return c.answer()
+}
+
+// ctxRecordEvent makes the event stand for all work that is in the context now.
+// Nothing is put into a stream, so nothing waits for the record itself, and it
+// takes no time where the event has timing.
+func (p *Process) ctxRecordEvent(ch driver.Context, h driver.Event) driver.Result {
+	g := p.gpu
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := p.readyTo("CtxRecordEvent"); r != driver.Success {
+		return r
+	}
+	g.advance()
+	c, r := p.retained("CtxRecordEvent", ch)
+	if r != driver.Success {
+		return r
+	}
+	e, r := p.event("CtxRecordEvent", h)
+	switch {
+	case r != driver.Success:
+		return r
+	case e.ctx != c:
+		p.misuse("CtxRecordEvent", "event %#x of device %d for the context of device %d", h, e.ctx.dev.ordinal, c.dev.ordinal)
+		return driver.ErrorInvalidHandle
+	case p.capturedIn(c):
+		return driver.ErrorStreamCaptureUnsupported
+	}
+	ops := c.work()
+	if e.op.pending() && e.op.stuck { // as in EventRecord
+		ops = append(ops, e.op)
+	}
+	switch {
+	case len(ops) > 1 || e.timing():
+		e.recorded(g.submit(&op{ctx: c}, ops...))
+		g.rouse()
+	case len(ops) == 1:
+		e.recorded(ops[0])
+	default:
+		e.recorded(nil)
+	}
+	return driver.Success
 }
 
 // drain blocks until all work that is in the context now is done.

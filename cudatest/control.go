@@ -116,5 +116,6 @@ func (g *GPU) Fault(s Stream, code driver.Result) {
 	if code == driver.Success {
 		panic("cudatest: a fault with the code Success")
 	}
-	g.put(s, &op{kind: faultOp, code: code})
+	// Visible, because it ends waits.
+	g.put(s, &op{kind: faultOp, code: code, visible: true})
 }

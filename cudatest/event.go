@@ -25,6 +25,7 @@ type record struct {
 	capture *capture // in which it was recorded
 	nodes   []*node  // and where in it
 	ipc     uint64   // its number in GPU.exports, if it has one
+	slept   bool     // sleepers want to hear when it changes
 }
 
 const (
@@ -92,6 +93,7 @@ func (p *Process) eventDestroy(h driver.Event) driver.Result {
 		return driver.ErrorInvalidHandle
 	}
 	delete(p.events, h)
+	e.stir()
 	e.unexport()
 	if e.ctx.destroyed {
 		return driver.ErrorContextIsDestroyed
@@ -157,6 +159,15 @@ func (e *event) timing() bool { return e.flags&driver.EventDisableTiming == 0 }
 // done already.
 func (e *event) recorded(o *op) {
 	e.set, e.op, e.timed, e.capture, e.nodes = true, o, e.timing(), nil, nil
+	e.stir()
+}
+
+// stir makes sleepers look at e again.
+func (e *event) stir() {
+	if e.slept {
+		e.slept = false
+		e.ctx.proc.gpu.broadcast()
+	}
 }
 
 func (p *Process) streamWaitEvent(sh driver.Stream, h driver.Event, flags uint32) driver.Result {
@@ -284,9 +295,9 @@ func between(a, b *op) int64 {
 	switch {
 	case a == b:
 		return 0
-	case b.finish < a.finish:
+	case b.finish < a.finish || b.finish == a.finish && b.seq < a.seq:
 		return -between(b, a)
 	}
 	const t = int64(tick)
-	return max(t, (b.finish-t-a.finish+t/2)/t*t)
+	return max(t, (b.finish-b.dur-a.finish+t/2)/t*t)
 }

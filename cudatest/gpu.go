@@ -17,7 +17,6 @@ type GPU struct {
 	conf   Config
 	serial uint64 // tells the GPUs of a program apart
 	epoch  time.Time
-	bubble bool // the epoch is a synctest bubble's time
 	main   *Process
 
 	mu sync.Mutex // guards everything below and all that hangs on it

@@ -13,10 +13,11 @@ import (
 func TestTableIsComplete(t *testing.T) {
 	for version, missing := range map[int][]string{
 		0:            nil,
-		driver.Floor: {"cuFuncGetParamInfo", "cuStreamGetId", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"},
-		11080:        {"cuFuncGetParamInfo", "cuStreamGetId"},
-		12000:        {"cuFuncGetParamInfo"},
-		12040:        nil,
+		driver.Floor: {"cuCtxRecordEvent", "cuFuncGetParamInfo", "cuStreamGetId", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"},
+		11080:        {"cuCtxRecordEvent", "cuFuncGetParamInfo", "cuStreamGetId"},
+		12000:        {"cuCtxRecordEvent", "cuFuncGetParamInfo"},
+		12040:        {"cuCtxRecordEvent"},
+		12050:        nil,
 	} {
 		api := New(Config{DriverVersion: version}).API()
 		require.ElementsMatch(t, missing, api.Missing, version)

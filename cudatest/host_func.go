@@ -25,6 +25,7 @@ func (p *Process) launchHostFunc(h driver.Stream, f driver.HostFunc) driver.Resu
 // one runs. Outside the GPU's synctest bubble it leaves them to the next call
 // from inside.
 func (g *GPU) callDue() {
+	g.flush()
 	if len(g.due) == 0 {
 		return
 	}

@@ -56,6 +56,7 @@ type op struct {
 
 	effect func()        // applied at the finish
 	notify chan struct{} // closed when the finish becomes known; made by a waiter
+	slept  bool          // sleepers want to hear when the finish becomes known
 }
 
 // gate is what a hold waits for: its release. In a graph it is one for all

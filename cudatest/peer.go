@@ -78,10 +78,6 @@ func (p *Process) peer(fn string, h driver.Context) (c, to *context, r driver.Re
 	if r != driver.Success {
 		return nil, nil, r
 	}
-	i := p.ordinal(h)
-	if i < 0 || p.contexts[i] == nil || p.contexts[i].refs == 0 {
-		p.misuse(fn, "no context has the handle %#x, or it was released", h)
-		return nil, nil, driver.ErrorInvalidContext
-	}
-	return c, p.contexts[i], p.contexts[i].fault
+	to, r = p.retained(fn, h)
+	return c, to, r
 }

@@ -12,6 +12,7 @@ func (p *Process) table() *driver.API {
 	api := &driver.API{
 		Source: p.gpu.String(),
 		Kept:   &driver.Kept{},
+		Sleep:  p.sleep,
 
 		Init:             p.initialize,
 		DriverGetVersion: p.driverGetVersion,
@@ -33,6 +34,7 @@ func (p *Process) table() *driver.API {
 		CtxGetDevice:              p.ctxGetDevice,
 		CtxGetStreamPriorityRange: p.ctxGetStreamPriorityRange,
 		CtxSynchronize:            p.ctxSynchronize,
+		CtxRecordEvent:            p.ctxRecordEvent,
 
 		StreamCreateWithPriority: p.streamCreateWithPriority,
 		StreamDestroy:            p.streamDestroy,

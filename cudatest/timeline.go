@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -20,15 +21,17 @@ const never = math.MaxInt64
 
 // timeline is the simulation's state in time. The GPU's mutex guards it.
 type timeline struct {
+	bubble  bool // it is in a synctest bubble's time; never changes
 	now     int64
 	seq     uint64
 	pending pendingOps
-	unarmed int   // valueOps and hostOps in pending whose turn has not come
-	armed   []*op // valueOps that look at their words
-	due     []*op // hostOps to call, in the order of their turns
-	visible int   // visible ops that are not done
-	changed chan struct{}
-	ready   []*op // scratch of settle
+	unarmed int             // valueOps and hostOps in pending whose turn has not come
+	armed   []*op           // valueOps that look at their words
+	due     []*op           // hostOps to call, in the order of their turns
+	visible int             // visible ops that are not done
+	changed chan struct{}   // closed by broadcast; made by a waiter
+	untold  []chan struct{} // to close, by the next call from inside the bubble
+	ready   []*op           // scratch of settle
 }
 
 // submit puts o on the timeline after preds; nil and done ones do not matter.
@@ -96,8 +99,12 @@ func (t *timeline) settle(o *op) {
 		o.state = known
 		heap.Push(&t.pending, o)
 		if o.notify != nil {
-			close(o.notify)
+			t.tell(o.notify)
 			o.notify = nil
+		}
+		if o.slept {
+			o.slept = false
+			t.broadcast()
 		}
 		if o.kind == faultOp {
 			o.ctx.faultAt = min(o.ctx.faultAt, o.finish)
@@ -190,6 +197,9 @@ func (t *timeline) strand() {
 		for _, p := range o.preds {
 			o.stuck = o.stuck || p.stuck
 		}
+		if o.kind == faultOp {
+			o.ctx.faultAt = never
+		}
 	}
 	t.pending, t.armed, t.unarmed = nil, nil, 0
 	for _, o := range all {
@@ -202,6 +212,9 @@ func (t *timeline) strand() {
 			if o.state == unknown {
 				t.unarmed++
 			}
+			if o.kind == faultOp {
+				o.ctx.faultAt = min(o.ctx.faultAt, o.finish)
+			}
 			heap.Push(&t.pending, o)
 		}
 	}
@@ -211,7 +224,26 @@ func (t *timeline) strand() {
 // broadcast makes all waiters look again.
 func (t *timeline) broadcast() {
 	if t.changed != nil {
-		close(t.changed)
+		t.untold = append(t.untold, t.changed)
 		t.changed = nil
 	}
+	t.flush()
+}
+
+// tell closes a waiter's channel. A bubble's channel cannot be closed from outside
+// of it: the next call from inside does that.
+func (t *timeline) tell(waiter chan struct{}) {
+	t.untold = append(t.untold, waiter)
+	t.flush()
+}
+
+func (t *timeline) flush() {
+	if len(t.untold) == 0 || t.bubble && !inBubble(time.Now()) {
+		return
+	}
+	for _, c := range t.untold {
+		close(c)
+	}
+	clear(t.untold)
+	t.untold = t.untold[:0]
 }

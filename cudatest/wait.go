@@ -51,8 +51,8 @@ func (g *GPU) advance() {
 
 // rouse makes sure that the timeline advances by itself while there is work that
 // a program may watch without calling the driver: what writes to host memory, and
-// host functions. Kernels too, since one that fails ends waits for others. Nothing
-// else needs that.
+// host functions. Kernels and faults too, since a failure ends waits for others.
+// Nothing else needs that.
 func (g *GPU) rouse() {
 	g.callDue()
 	at := int64(never)

@@ -2,7 +2,10 @@ package driver
 
 //go:generate go run ../internal/gen
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
 
 // API is the table of driver entry points: one line per function, from which
 // the bindings, the fill-in stubs, the list [Functions] and docs/functions.md
@@ -36,6 +39,12 @@ type API struct {
 	Missing []string
 	// Kept is told, if it is not nil, what its users keep until the process ends.
 	Kept *Kept
+	// Sleep, unless nil, is how to wait where time may be virtual; NVIDIA's driver
+	// has no such function. It returns as soon as EventQuery would answer anything
+	// but NOT_READY for one of the events (it does not matter whether a capture
+	// forbids to ask), when it has received from wake, or, if limit is positive,
+	// after that time. It may return early. It blocks the goroutine and no thread.
+	Sleep func(events []Event, limit time.Duration, wake <-chan struct{})
 
 	// The driver.
 	Init             func(flags uint32) Result        `cu:"cuInit" since:"2000"`
@@ -60,6 +69,7 @@ type API struct {
 	CtxGetDevice              func() (d Device, r Result)              `cu:"cuCtxGetDevice" since:"2000"`              // ctx
 	CtxGetStreamPriorityRange func() (least, greatest int32, r Result) `cu:"cuCtxGetStreamPriorityRange" since:"5050"` // ctx
 	CtxSynchronize            func() Result                            `cu:"cuCtxSynchronize" since:"2000"`            // ctx; blocks
+	CtxRecordEvent            func(c Context, e Event) Result          `cu:"cuCtxRecordEvent" since:"12050"`
 
 	// Streams.
 	StreamCreateWithPriority func(flags uint32, priority int32) (s Stream, r Result)    `cu:"cuStreamCreateWithPriority" since:"5050"` // ctx

@@ -24,6 +24,7 @@ var Functions = []Function{
 	{Field: "CtxGetDevice", Symbol: "cuCtxGetDevice", Else: "", Since: 2000},
 	{Field: "CtxGetStreamPriorityRange", Symbol: "cuCtxGetStreamPriorityRange", Else: "", Since: 5050},
 	{Field: "CtxSynchronize", Symbol: "cuCtxSynchronize", Else: "", Since: 2000},
+	{Field: "CtxRecordEvent", Symbol: "cuCtxRecordEvent", Else: "", Since: 12050},
 	{Field: "StreamCreateWithPriority", Symbol: "cuStreamCreateWithPriority", Else: "", Since: 5050},
 	{Field: "StreamDestroy", Symbol: "cuStreamDestroy_v2", Else: "", Since: 4000},
 	{Field: "StreamGetPriority", Symbol: "cuStreamGetPriority", Else: "", Since: 5050},
@@ -173,314 +174,318 @@ func (a *API) fill() (missing []Function) {
 		missing = append(missing, Functions[17])
 		a.CtxSynchronize = func() (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
-	if a.StreamCreateWithPriority == nil {
+	if a.CtxRecordEvent == nil {
 		missing = append(missing, Functions[18])
+		a.CtxRecordEvent = func(Context, Event) (r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.StreamCreateWithPriority == nil {
+		missing = append(missing, Functions[19])
 		a.StreamCreateWithPriority = func(uint32, int32) (s Stream, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamDestroy == nil {
-		missing = append(missing, Functions[19])
+		missing = append(missing, Functions[20])
 		a.StreamDestroy = func(Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamGetPriority == nil {
-		missing = append(missing, Functions[20])
+		missing = append(missing, Functions[21])
 		a.StreamGetPriority = func(Stream) (priority int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamGetFlags == nil {
-		missing = append(missing, Functions[21])
+		missing = append(missing, Functions[22])
 		a.StreamGetFlags = func(Stream) (flags uint32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamGetCtx == nil {
-		missing = append(missing, Functions[22])
+		missing = append(missing, Functions[23])
 		a.StreamGetCtx = func(Stream) (c Context, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamGetID == nil {
-		missing = append(missing, Functions[23])
+		missing = append(missing, Functions[24])
 		a.StreamGetID = func(Stream) (id uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamQuery == nil {
-		missing = append(missing, Functions[24])
+		missing = append(missing, Functions[25])
 		a.StreamQuery = func(Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamSynchronize == nil {
-		missing = append(missing, Functions[25])
+		missing = append(missing, Functions[26])
 		a.StreamSynchronize = func(Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamWaitEvent == nil {
-		missing = append(missing, Functions[26])
+		missing = append(missing, Functions[27])
 		a.StreamWaitEvent = func(Stream, Event, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamWaitValue32 == nil {
-		missing = append(missing, Functions[27])
+		missing = append(missing, Functions[28])
 		a.StreamWaitValue32 = func(Stream, DevicePtr, uint32, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamWriteValue32 == nil {
-		missing = append(missing, Functions[28])
+		missing = append(missing, Functions[29])
 		a.StreamWriteValue32 = func(Stream, DevicePtr, uint32, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamBeginCapture == nil {
-		missing = append(missing, Functions[29])
+		missing = append(missing, Functions[30])
 		a.StreamBeginCapture = func(Stream, CaptureMode) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamEndCapture == nil {
-		missing = append(missing, Functions[30])
+		missing = append(missing, Functions[31])
 		a.StreamEndCapture = func(Stream) (g Graph, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamIsCapturing == nil {
-		missing = append(missing, Functions[31])
+		missing = append(missing, Functions[32])
 		a.StreamIsCapturing = func(Stream) (status CaptureStatus, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.ThreadExchangeStreamCaptureMode == nil {
-		missing = append(missing, Functions[32])
+		missing = append(missing, Functions[33])
 		a.ThreadExchangeStreamCaptureMode = func(CaptureMode) (previous CaptureMode, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.StreamGetCaptureInfo == nil {
-		missing = append(missing, Functions[33])
+		missing = append(missing, Functions[34])
 		a.StreamGetCaptureInfo = func(Stream) (status CaptureStatus, id uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventCreate == nil {
-		missing = append(missing, Functions[34])
+		missing = append(missing, Functions[35])
 		a.EventCreate = func(uint32) (e Event, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventDestroy == nil {
-		missing = append(missing, Functions[35])
+		missing = append(missing, Functions[36])
 		a.EventDestroy = func(Event) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventRecord == nil {
-		missing = append(missing, Functions[36])
+		missing = append(missing, Functions[37])
 		a.EventRecord = func(Event, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventRecordWithFlags == nil {
-		missing = append(missing, Functions[37])
+		missing = append(missing, Functions[38])
 		a.EventRecordWithFlags = func(Event, Stream, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventQuery == nil {
-		missing = append(missing, Functions[38])
+		missing = append(missing, Functions[39])
 		a.EventQuery = func(Event) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventSynchronize == nil {
-		missing = append(missing, Functions[39])
+		missing = append(missing, Functions[40])
 		a.EventSynchronize = func(Event) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.EventElapsedTime == nil {
-		missing = append(missing, Functions[40])
+		missing = append(missing, Functions[41])
 		a.EventElapsedTime = func(Event, Event) (ms float32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphGetNodes == nil {
-		missing = append(missing, Functions[41])
+		missing = append(missing, Functions[42])
 		a.GraphGetNodes = func(Graph, unsafe.Pointer) (n uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphInstantiateWithFlags == nil {
-		missing = append(missing, Functions[42])
+		missing = append(missing, Functions[43])
 		a.GraphInstantiateWithFlags = func(Graph, uint64) (x GraphExec, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphDestroy == nil {
-		missing = append(missing, Functions[43])
+		missing = append(missing, Functions[44])
 		a.GraphDestroy = func(Graph) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphUpload == nil {
-		missing = append(missing, Functions[44])
+		missing = append(missing, Functions[45])
 		a.GraphUpload = func(GraphExec, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphLaunch == nil {
-		missing = append(missing, Functions[45])
+		missing = append(missing, Functions[46])
 		a.GraphLaunch = func(GraphExec, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.GraphExecUpdate == nil {
-		missing = append(missing, Functions[46])
+		missing = append(missing, Functions[47])
 		a.GraphExecUpdate = func(GraphExec, Graph) (failed GraphNode, result GraphExecUpdateResult, r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.GraphExecDestroy == nil {
-		missing = append(missing, Functions[47])
+		missing = append(missing, Functions[48])
 		a.GraphExecDestroy = func(GraphExec) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCGetEventHandle == nil {
-		missing = append(missing, Functions[48])
+		missing = append(missing, Functions[49])
 		a.IPCGetEventHandle = func(Event) (h IPCEventHandle, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCOpenEventHandle == nil {
-		missing = append(missing, Functions[49])
+		missing = append(missing, Functions[50])
 		a.IPCOpenEventHandle = func(IPCEventHandle) (e Event, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCGetMemHandle == nil {
-		missing = append(missing, Functions[50])
+		missing = append(missing, Functions[51])
 		a.IPCGetMemHandle = func(DevicePtr) (h IPCMemHandle, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCOpenMemHandle == nil {
-		missing = append(missing, Functions[51])
+		missing = append(missing, Functions[52])
 		a.IPCOpenMemHandle = func(IPCMemHandle, uint32) (p DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.IPCCloseMemHandle == nil {
-		missing = append(missing, Functions[52])
+		missing = append(missing, Functions[53])
 		a.IPCCloseMemHandle = func(DevicePtr) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemGetInfo == nil {
-		missing = append(missing, Functions[53])
+		missing = append(missing, Functions[54])
 		a.MemGetInfo = func() (free uint64, total uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemAlloc == nil {
-		missing = append(missing, Functions[54])
+		missing = append(missing, Functions[55])
 		a.MemAlloc = func(uint64) (p DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFree == nil {
-		missing = append(missing, Functions[55])
+		missing = append(missing, Functions[56])
 		a.MemFree = func(DevicePtr) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostAlloc == nil {
-		missing = append(missing, Functions[56])
+		missing = append(missing, Functions[57])
 		a.MemHostAlloc = func(uint64, uint32) (p unsafe.Pointer, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFreeHost == nil {
-		missing = append(missing, Functions[57])
+		missing = append(missing, Functions[58])
 		a.MemFreeHost = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostRegister == nil {
-		missing = append(missing, Functions[58])
+		missing = append(missing, Functions[59])
 		a.MemHostRegister = func(unsafe.Pointer, uint64, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostUnregister == nil {
-		missing = append(missing, Functions[59])
+		missing = append(missing, Functions[60])
 		a.MemHostUnregister = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostGetDevicePointer == nil {
-		missing = append(missing, Functions[60])
+		missing = append(missing, Functions[61])
 		a.MemHostGetDevicePointer = func(unsafe.Pointer, uint32) (d DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.DeviceGetDefaultMemPool == nil {
-		missing = append(missing, Functions[61])
+		missing = append(missing, Functions[62])
 		a.DeviceGetDefaultMemPool = func(Device) (p MemPool, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolSetAttribute == nil {
-		missing = append(missing, Functions[62])
+		missing = append(missing, Functions[63])
 		a.MemPoolSetAttribute = func(MemPool, MemPoolAttribute, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolGetAttribute == nil {
-		missing = append(missing, Functions[63])
+		missing = append(missing, Functions[64])
 		a.MemPoolGetAttribute = func(MemPool, MemPoolAttribute) (value uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolSetAccess == nil {
-		missing = append(missing, Functions[64])
+		missing = append(missing, Functions[65])
 		a.MemPoolSetAccess = func(MemPool, MemAccess, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolTrimTo == nil {
-		missing = append(missing, Functions[65])
+		missing = append(missing, Functions[66])
 		a.MemPoolTrimTo = func(MemPool, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemAllocFromPoolAsync == nil {
-		missing = append(missing, Functions[66])
+		missing = append(missing, Functions[67])
 		a.MemAllocFromPoolAsync = func(uint64, MemPool, Stream) (addr DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFreeAsync == nil {
-		missing = append(missing, Functions[67])
+		missing = append(missing, Functions[68])
 		a.MemFreeAsync = func(DevicePtr, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.DeviceCanAccessPeer == nil {
-		missing = append(missing, Functions[68])
+		missing = append(missing, Functions[69])
 		a.DeviceCanAccessPeer = func(Device, Device) (can int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.CtxEnablePeerAccess == nil {
-		missing = append(missing, Functions[69])
+		missing = append(missing, Functions[70])
 		a.CtxEnablePeerAccess = func(Context, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.CtxDisablePeerAccess == nil {
-		missing = append(missing, Functions[70])
+		missing = append(missing, Functions[71])
 		a.CtxDisablePeerAccess = func(Context) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyAsync == nil {
-		missing = append(missing, Functions[71])
+		missing = append(missing, Functions[72])
 		a.MemcpyAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyHtoDAsync == nil {
-		missing = append(missing, Functions[72])
+		missing = append(missing, Functions[73])
 		a.MemcpyHtoDAsync = func(DevicePtr, unsafe.Pointer, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoHAsync == nil {
-		missing = append(missing, Functions[73])
+		missing = append(missing, Functions[74])
 		a.MemcpyDtoHAsync = func(unsafe.Pointer, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoDAsync == nil {
-		missing = append(missing, Functions[74])
+		missing = append(missing, Functions[75])
 		a.MemcpyDtoDAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyPeerAsync == nil {
-		missing = append(missing, Functions[75])
+		missing = append(missing, Functions[76])
 		a.MemcpyPeerAsync = func(DevicePtr, Context, DevicePtr, Context, uint64, Stream) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.Memcpy2DAsync == nil {
-		missing = append(missing, Functions[76])
+		missing = append(missing, Functions[77])
 		a.Memcpy2DAsync = func(Memcpy2D, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD8Async == nil {
-		missing = append(missing, Functions[77])
+		missing = append(missing, Functions[78])
 		a.MemsetD8Async = func(DevicePtr, uint8, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD16Async == nil {
-		missing = append(missing, Functions[78])
+		missing = append(missing, Functions[79])
 		a.MemsetD16Async = func(DevicePtr, uint16, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD32Async == nil {
-		missing = append(missing, Functions[79])
+		missing = append(missing, Functions[80])
 		a.MemsetD32Async = func(DevicePtr, uint32, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.ModuleLoadDataEx == nil {
-		missing = append(missing, Functions[80])
+		missing = append(missing, Functions[81])
 		a.ModuleLoadDataEx = func(unsafe.Pointer, uint32, unsafe.Pointer, unsafe.Pointer) (m Module, r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.ModuleUnload == nil {
-		missing = append(missing, Functions[81])
+		missing = append(missing, Functions[82])
 		a.ModuleUnload = func(Module) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.ModuleGetFunction == nil {
-		missing = append(missing, Functions[82])
+		missing = append(missing, Functions[83])
 		a.ModuleGetFunction = func(Module, string) (f Func, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncGetAttribute == nil {
-		missing = append(missing, Functions[83])
+		missing = append(missing, Functions[84])
 		a.FuncGetAttribute = func(FuncAttribute, Func) (v int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncSetAttribute == nil {
-		missing = append(missing, Functions[84])
+		missing = append(missing, Functions[85])
 		a.FuncSetAttribute = func(Func, FuncAttribute, int32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncGetParamInfo == nil {
-		missing = append(missing, Functions[85])
+		missing = append(missing, Functions[86])
 		a.FuncGetParamInfo = func(Func, uint64) (offset uint64, size uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.OccupancyMaxActiveBlocksPerMultiprocessor == nil {
-		missing = append(missing, Functions[86])
+		missing = append(missing, Functions[87])
 		a.OccupancyMaxActiveBlocksPerMultiprocessor = func(Func, int32, uint64) (blocks int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.OccupancyMaxPotentialBlockSize == nil {
-		missing = append(missing, Functions[87])
+		missing = append(missing, Functions[88])
 		a.OccupancyMaxPotentialBlockSize = func(Func, uintptr, uint64, int32) (gridSize int32, blockSize int32, r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchKernel == nil {
-		missing = append(missing, Functions[88])
+		missing = append(missing, Functions[89])
 		a.LaunchKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer, unsafe.Pointer) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchCooperativeKernel == nil {
-		missing = append(missing, Functions[89])
+		missing = append(missing, Functions[90])
 		a.LaunchCooperativeKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchHostFunc == nil {
-		missing = append(missing, Functions[90])
+		missing = append(missing, Functions[91])
 		a.LaunchHostFunc = func(Stream, HostFunc) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	return missing

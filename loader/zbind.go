@@ -162,6 +162,13 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 			return
 		}
 	}
+	if fn := sym("cuCtxRecordEvent"); fn != 0 {
+		api.CtxRecordEvent = func(c driver.Context, e driver.Event) (r driver.Result) {
+			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(c), uintptr(e)}}
+			r = driver.Result(frame.Call())
+			return
+		}
+	}
 	if fn := sym("cuStreamCreateWithPriority"); fn != 0 {
 		api.StreamCreateWithPriority = func(flags uint32, priority int32) (s driver.Stream, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(flags), uintptr(priority)}}

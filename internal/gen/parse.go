@@ -49,8 +49,8 @@ func parse(file string) ([]function, error) {
 			section = strings.TrimSpace(field.Doc.Text())
 		}
 		sig, ok := field.Type.(*ast.FuncType)
-		if !ok {
-			continue
+		if !ok || field.Tag == nil && sig.Results == nil {
+			continue // not a function of the driver: those have tags, and answer
 		}
 		fn, err := parseField(field, sig)
 		if err != nil {
