@@ -68,6 +68,19 @@ func (h *hot) calls() []call {
 		{"Query", func() error { _, err := h.e.Query(); return err }, nil},
 		{"StreamQuery", func() error { _, err := h.s.Query(); return err }, nil},
 		{"QueryDone", func() error { _, err := h.end.Query(); return err }, func() driver.Result { return api.EventQuery(end) }},
+		{"SynchronizeDone", func() error { return h.end.Synchronize() }, func() driver.Result { return api.EventSynchronize(end) }},
+		{"RecordSynchronize", func() error {
+			if err := h.e.Record(h.s); err != nil {
+				return err
+			}
+			return h.e.Synchronize()
+		}, func() driver.Result {
+			if r := api.EventRecord(e, s); r != driver.Success {
+				return r
+			}
+			return api.EventSynchronize(e)
+		}},
+		{"StreamSynchronizeIdle", func() error { return h.s.Synchronize() }, func() driver.Result { return api.StreamSynchronize(s) }},
 		{"ElapsedTime", func() error { _, err := h.end.ElapsedTime(h.end); return err },
 			func() driver.Result { _, r := api.EventElapsedTime(end, end); return r }},
 		{"CurrentStream", func() error { h.dev.CurrentStream(h.ctx); return nil }, nil},
@@ -215,17 +228,6 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 				b.Fatal(err)
 			}
 			if err := s.Close(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("RecordSynchronize", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := h.e.Record(h.s); err != nil {
-				b.Fatal(err)
-			}
-			if err := h.e.Synchronize(); err != nil {
 				b.Fatal(err)
 			}
 		}

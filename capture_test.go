@@ -169,24 +169,33 @@ func TestCaptureRules(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	rule(t, "23 a wait ends when its event is recorded in a capture, and the capture goes on", 1, func(t *testing.T, b *backend) {
+	rule(t, "23 a wait keeps to its record when the event is recorded in a capture, and the capture goes on", 1, func(t *testing.T, b *backend) {
 		busy, s := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
 		p := newPipe(t, b.dev())
 		release := hold(t, busy)
-		e := newEvent(t, nil)
-		require.NoError(t, e.Record(busy))
-		var waits []<-chan error
+		own, shared := newEvent(t, nil), newEvent(t, nil)
+		require.NoError(t, own.Record(busy))
+		require.NoError(t, shared.Record(busy))
+		shared.Handle() // others may record it, so it cannot be replaced
+		var waits, moved []<-chan error
 		for range 20 {
-			waits = append(waits, e.Done())
+			waits, moved = append(waits, own.Done()), append(moved, shared.Done())
 		}
 		g := capture(t, s, func() {
-			require.NoError(t, e.Record(s))
-			for _, w := range waits {
+			require.NoError(t, own.Record(s))
+			require.NoError(t, shared.Record(s))
+			for _, w := range moved {
 				require.ErrorIs(t, <-w, cuda.ErrCaptured)
 			}
 			p.enqueue(t, s)
 		})
+		for _, w := range waits {
+			require.Empty(t, w)
+		}
 		release()
+		for _, w := range waits {
+			require.NoError(t, <-w)
+		}
 		p.runs(t, instantiate(t, g), s)
 	})
 

@@ -80,7 +80,7 @@ func CopyToSlice[T Element](ctx context.Context, s *Stream, dst []T, src *Buffer
 			ahead, at = ahead[n:], at+driver.DevicePtr(n)
 		}
 		c := flying[0]
-		if err := await(ctx, op, c.event); err != nil {
+		if err := c.event.await(ctx, op); err != nil {
 			return err
 		}
 		rest = rest[copy(rest, c.bytes):]

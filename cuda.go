@@ -33,6 +33,8 @@ type Driver struct {
 
 	captures  captures
 	hostCalls hostCalls
+	watchers  [maxWatchers]watcher
+	waits     waitCounts
 
 	live      [kinds]atomic.Int64
 	forgotten atomic.Int64
@@ -88,6 +90,9 @@ func OpenDriver(api *driver.API) (*Driver, error) {
 		return nil, &Error{Op: op, Err: err}
 	}
 	d := &Driver{api: &own}
+	for i := range d.watchers {
+		d.watchers[i].driver = d
+	}
 	version, r := own.DriverGetVersion()
 	if r != driver.Success {
 		return nil, d.openFailed("cuDriverGetVersion", r)

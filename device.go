@@ -16,15 +16,22 @@ type Device struct {
 	index  int
 	native driver.Device
 
-	retain        sync.Mutex
-	ctx           atomic.Uintptr // the primary context, once retained
-	pool          atomic.Pointer[MemoryPool]
-	staging       staging
+	retain     sync.Mutex
+	ctx        atomic.Uintptr // the primary context, once retained
+	pool       atomic.Pointer[MemoryPool]
+	staging    staging
+	milestones milestones
+	rounds     rounds
+	freed      freed
+	watcher    *watcher
+	// line is where those stand who would otherwise stand in line inside the driver,
+	// with a thread each.
+	line          sync.Mutex
 	defaultStream Stream
 }
 
 func newDevice(drv *Driver, index int, native driver.Device) *Device {
-	d := &Device{driver: drv, index: index, native: native}
+	d := &Device{driver: drv, index: index, native: native, watcher: &drv.watchers[index%maxWatchers]}
 	d.defaultStream = Stream{dev: d, h: &handle{dev: d, kind: kindExternalStream}, isDefault: true}
 	return d
 }
@@ -90,18 +97,6 @@ func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
 		return r
 	})
 	return int(lo), int(hi), check("stream priority range", r)
-}
-
-// Synchronize blocks the calling goroutine, and one thread, until all work of
-// all streams of the device is done (cuCtxSynchronize). Other devices are not
-// waited for. It cannot be cancelled: for that wait for streams or events with
-// SynchronizeContext. During a capture on the device it fails with [ErrCapturing].
-func (d *Device) Synchronize() error {
-	const op = "device synchronize"
-	if d.capturesOn() {
-		return &Error{Op: op, Err: ErrCapturing, Detail: fmt.Sprintf("a stream of device %d is being captured", d.index)}
-	}
-	return check(op, d.driver.undisturbed(func() driver.Result { return d.bound(d.driver.api.CtxSynchronize) }))
 }
 
 // String names the device by its index.

@@ -44,8 +44,9 @@
 // [PreparedKernel], return at once, allocate nothing and wait for no lock of this
 // package's, but for an event's first Record, which makes it, the first use of
 // memory on a stream that is not its home, and records and waits while streams
-// are being captured. Synchronize blocks a thread of the process; SynchronizeContext
-// and Done do not.
+// are being captured. Synchronize blocks the calling goroutine and no thread, so any
+// number of goroutines can wait; SynchronizeContext can be given up, Done gives a
+// channel, [WaitAll] and [WaitAny] wait for several things.
 //
 // # Lifetimes
 //

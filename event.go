@@ -25,9 +25,10 @@ type Event struct {
 	h        atomic.Pointer[handle]
 	recorded atomic.Bool
 
-	mu      sync.Mutex // held to make the handle and to close
+	mu      sync.Mutex // held to make or replace the handle and to close
 	closed  bool
 	cleanup runtime.Cleanup
+	former  []*handle // replaced, and perhaps still waited for
 }
 
 // NewEvent makes an event. It makes no driver call and cannot fail; opts that
@@ -50,19 +51,30 @@ func (e *Event) Device() *Device {
 }
 
 // Handle returns the native CUevent, 0 before it was made. Other libraries can
-// use it for as long as e is open and reachable.
+// use it for as long as e is open and reachable. They may record it too, so that
+// from now on each wait for it on the host asks the driver by itself.
 func (e *Event) Handle() driver.Event {
-	if e == nil || e.h.Load() == nil {
+	if e == nil {
 		return 0
 	}
 	h := e.h.Load()
-	h.covers.void.Store(true) // others may record it now
+	if h == nil {
+		return 0
+	}
+	if !h.covers.void.Load() || h.waits.Load() != 0 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		h = e.h.Load() // it is replaced no more
+		h.share()
+	}
 	return driver.Event(h.native)
 }
 
 // Record marks the point that s has reached: the event completes when all work
 // enqueued on s before has (cuEventRecord). It returns at once. Recording again
-// moves the mark; waits that were enqueued before keep to the earlier one.
+// moves the mark; waits that began before, on streams and on the host, keep to the
+// earlier one. (Of an event that others can record too, because it is
+// interprocess or external or they have its Handle, those on the host move along.)
 //
 // The first Record makes the event on s's device. Later only streams of that
 // device may record it, others get [ErrDeviceMismatch].
@@ -91,15 +103,30 @@ func (e *Event) record(op string, s *Stream) error {
 	ok := h.acquire()
 	runtime.KeepAlive(e)
 	if !ok {
+		if e.h.Load() != h {
+			return e.record(op, s) // it was replaced
+		}
 		return closed(op)
 	}
 	if h.dev != s.dev {
 		h.release()
 		return mismatch(op, h.dev, s.dev)
 	}
+	r := h.covers.begin(s.h)
+	if h.waits.Load() != 0 && !h.covers.void.Load() {
+		h.covers.abandon(r)
+		h.release()
+		return e.recordAnew(op, s, h)
+	}
+	err := e.recordOn(op, h, s, r)
+	h.release()
+	return err
+}
+
+// recordOn records h, which is e's or will be.
+func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	n, uses := h.covers.begin(s.h)
 	captures := &s.dev.driver.captures
 	amid := captures.active.Load() != 0
 	if amid {
@@ -111,15 +138,14 @@ func (e *Event) record(op string, s *Stream) error {
 	} else {
 		r = s.call(func(st driver.Stream) driver.Result { return api.EventRecord(native, st) })
 	}
-	if r != driver.Success {
-		uses = 0
-	} else {
+	counts := r == driver.Success
+	if counts {
 		if !e.recorded.Load() {
 			e.recorded.Store(true)
 		}
 		if captures.active.Load() != 0 || h.captured.Load() != 0 {
 			if c := s.capture(); c != nil {
-				uses = 0 // nothing is reached until the graph is launched
+				counts = false // nothing is reached until the graph is launched
 				e.recordedIn(c, h)
 			} else {
 				h.captured.Store(0)
@@ -129,8 +155,7 @@ func (e *Event) record(op string, s *Stream) error {
 	if amid {
 		captures.beginning.Unlock()
 	}
-	h.covers.end(n, uses, s.h)
-	h.release()
+	h.covers.end(rec, s.h, counts)
 	return check(op, r)
 }
 
@@ -159,7 +184,7 @@ func (e *Event) Wait(s *Stream) error {
 	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
-	n := h.covers.latest()
+	word, from := h.covers.latest()
 	captures := &s.dev.driver.captures
 	amid := captures.active.Load() != 0
 	if amid {
@@ -184,8 +209,8 @@ func (e *Event) Wait(s *Stream) error {
 		return api.StreamWaitEvent(st, native, flags)
 	})
 	if r == driver.Success {
-		if n != 0 && !amid {
-			h.covers.joinedBy(s, n)
+		if word != 0 && !amid {
+			h.covers.joinedBy(s, word, from)
 		}
 		if e.opts.External || h.captured.Load() != 0 {
 			if c := s.capture(); c != nil {
@@ -222,64 +247,77 @@ func (e *Event) Query() (bool, error) {
 			return false, err
 		}
 	}
-	r := h.queryEvent()
+	r := h.dev.driver.undisturbed(h.queryEvent)
 	if r == driver.ErrorNotReady {
 		return false, nil
 	}
 	return r == driver.Success, checkEvent(op, r)
 }
 
-// Synchronize blocks the calling goroutine, and one thread, until the work that
-// the event marks is done (cuEventSynchronize). It returns at once if the event
-// was never recorded. To wait for thousands of events, or to be able to give
-// up, use SynchronizeContext or Done.
-func (e *Event) Synchronize() error {
-	const op = "event synchronize"
-	if e == nil {
-		return nilEvent(op)
-	}
-	h, err := e.acquire(op)
-	if h == nil {
-		return err
-	}
-	defer h.release()
-	if err := h.notCaptured(op); err != nil {
-		return err
-	}
-	api := h.dev.driver.api
-	return checkEvent(op, h.dev.driver.undisturbed(func() driver.Result {
-		return h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) })
-	}))
-}
+// Synchronize waits until the work that the event marks is done. It blocks the
+// calling goroutine and no thread, see [Event.SynchronizeContext], and returns at
+// once if the event was never recorded.
+func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Background()) }
 
 // SynchronizeContext waits until the work that the event marks is done, or ctx
-// is. It holds no thread while it waits. When ctx ends first the error matches
-// ctx.Err(), and the work on the device goes on. If the event is recorded again
-// during the wait, the wait moves along; if it is closed, the wait ends with
-// [ErrClosed].
+// is. It asks the driver in a loop for 0.3 ms (cuEventQuery) and holds no
+// thread afterwards, so any number of goroutines can wait. When ctx ends first the
+// error matches ctx.Err(), and the work on the device goes on. If the event is
+// closed, the wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost].
+//
+// What kernels print is flushed by waits for streams and devices, not by this one.
+//
+// The wait is for the record that it finds, see [Event.Record]. An event made with
+// EventOptions.Blocking is not asked in a loop: the wait sleeps from the start.
 func (e *Event) SynchronizeContext(ctx context.Context) error {
-	return e.synchronize(ctx, "event synchronize")
+	const op = "event synchronize"
+	p, err := e.begin(op)
+	if p.event == nil {
+		return err
+	}
+	defer p.end()
+	return p.wait(ctx, op)
 }
 
-func (e *Event) synchronize(ctx context.Context, op string) error {
+// Done returns a channel that delivers one value, nil or an error, when the
+// work that the event marks is done, for use in a select:
+//
+//	select {
+//	case err := <-e.Done():
+//	case <-ctx.Done():
+//	}
+//
+// Behind it is no goroutine, and a caller that no longer wants the value may
+// forget the channel. For an event that was never recorded the value is there at
+// once. Closing the event delivers [ErrClosed].
+func (e *Event) Done() <-chan error { return done(e, "event wait") }
+
+// begin begins a wait for the last record of the event.
+func (e *Event) begin(op string) (pending, error) {
 	if e == nil {
-		return nilEvent(op)
+		return pending{}, nilEvent(op)
 	}
-	h, err := e.acquire(op)
-	if h == nil {
-		return err
+	for {
+		h, err := e.acquire(op)
+		if h == nil {
+			return pending{}, err
+		}
+		h.waits.Add(1)
+		h.release() // a Close must end the wait, so the wait holds no reference
+		if !h.replaced.Load() {
+			p := pending{event: h, owner: h, keep: e}
+			if err := h.notCaptured(op); err != nil {
+				p.end()
+				return pending{}, err
+			}
+			return p, nil
+		}
+		h.waited() // and take what it was replaced with
 	}
-	h.release() // a Close must end the wait, so the wait holds no reference
-	defer runtime.KeepAlive(e)
-	if err := h.notCaptured(op); err != nil {
-		return err
-	}
-	return await(ctx, op, h)
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait; streams that wait
-// for the event still do, and so do calls of other goroutines that are inside
-// the driver. Afterwards every method that can fail fails with [ErrClosed];
+// for the event still do, and waits on the host end with [ErrClosed]. Afterwards every method that can fail fails with [ErrClosed];
 // closing again is nil.
 func (e *Event) Close() error {
 	if e == nil {
@@ -293,6 +331,10 @@ func (e *Event) Close() error {
 		return nil
 	}
 	e.cleanup.Stop()
+	for _, old := range e.former {
+		old.closeUnneeded()
+	}
+	e.former = nil
 	return check("event close", h.close())
 }
 

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -58,16 +59,20 @@ func (e *Event) create(op string, d *Device) (*handle, error) {
 	if e.opts.Device != nil && e.opts.Device != d {
 		return nil, mismatch(op, e.opts.Device, d)
 	}
-	var native driver.Event
-	r := d.bound(func() (r driver.Result) {
-		native, r = d.driver.api.EventCreate(e.opts.flags())
-		return r
-	})
+	native, r := d.createEvent(e.opts.flags())
 	if r != driver.Success {
 		return nil, failure(op, r)
 	}
 	e.adopt(newHandle(d, kindEvent, uint64(native)))
 	return e.h.Load(), nil
+}
+
+// share notes that others can record the event from now on.
+func (h *handle) share() {
+	h.covers.void.Store(true)
+	if h.waits.Load() != 0 {
+		h.dev.watcher.displace(h)
+	}
 }
 
 // createToWait makes an event that no stream has recorded, and acquires it.
@@ -86,20 +91,55 @@ func (e *Event) adopt(h *handle) {
 	if e.opts.Interprocess || e.opts.External {
 		h.covers.void.Store(true) // other processes, and launches of graphs, record it too
 	}
+	h.blocking = e.opts.Blocking
 	e.cleanup = runtime.AddCleanup(e, (*handle).forget, h)
 	e.h.Store(h)
+}
+
+// recordAnew records e while somebody on the host waits for its last record: those
+// who wait keep the native event, and e gets another.
+func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
+	e.mu.Lock()
+	if e.h.Load() != old || old.covers.void.Load() {
+		e.mu.Unlock()
+		return e.record(op, s)
+	}
+	defer e.mu.Unlock()
+	if e.closed {
+		return closed(op)
+	}
+	native, r := old.dev.createEvent(e.opts.flags())
+	if r != driver.Success {
+		return failure(op, r)
+	}
+	h := newHandle(old.dev, kindEvent, uint64(native))
+	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
+		h.close()
+		return err
+	}
+	e.cleanup.Stop()
+	e.adopt(h)
+	e.former = append(slices.DeleteFunc(e.former, (*handle).closed), old)
+	old.replaced.Store(true)
+	if old.waits.Load() == 0 {
+		old.closeUnneeded()
+	}
+	return nil
 }
 
 // acquire takes a reference to the native event; nil if there is none, with an
 // error if that is because e was closed or can never be made.
 func (e *Event) acquire(op string) (*handle, error) {
-	if h := e.h.Load(); h != nil {
+	for h := e.h.Load(); h != nil; {
 		ok := h.acquire()
 		runtime.KeepAlive(e) // until then a collected e would close h
-		if !ok {
+		if ok {
+			return h, nil
+		}
+		old := h
+		if h = e.h.Load(); h == old { // and was not replaced
 			return nil, closed(op)
 		}
-		return h, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -112,9 +152,7 @@ func (e *Event) acquire(op string) (*handle, error) {
 // queryEvent asks the driver; the caller holds a reference.
 func (h *handle) queryEvent() driver.Result {
 	api := h.dev.driver.api
-	return h.dev.driver.undisturbed(func() driver.Result {
-		return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
-	})
+	return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
 }
 
 func nilEvent(op string) error { return invalid(op, "the event is nil") }

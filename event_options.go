@@ -7,8 +7,9 @@ import "github.com/purecuda/cuda/driver"
 type EventOptions struct {
 	// Timing makes the event usable for [Event.ElapsedTime]. Recording costs more.
 	Timing bool
-	// Blocking makes Synchronize put its thread to sleep instead of spinning: less
-	// load, later by tens of microseconds. It changes nothing for streams.
+	// Blocking makes waits on the host sleep from the start, instead of asking the
+	// driver in a loop at first: less load, later by some tens of microseconds. It
+	// changes nothing for streams.
 	Blocking bool
 	// Interprocess makes the event usable for [Event.IPCHandle]. It excludes
 	// Timing.

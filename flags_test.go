@@ -71,10 +71,10 @@ func TestLastReleaseDestroys(t *testing.T) {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		_, d := simulatedDevice(t, func(api *driver.API) {
 			bare := *api
-			api.EventSynchronize = func(e driver.Event) driver.Result {
+			api.EventQuery = func(e driver.Event) driver.Result {
 				close(entered)
 				<-leave
-				return bare.EventSynchronize(e)
+				return bare.EventQuery(e)
 			}
 			api.EventDestroy = func(e driver.Event) driver.Result { bare.EventDestroy(e); return answer }
 		})
@@ -83,7 +83,10 @@ func TestLastReleaseDestroys(t *testing.T) {
 		e, err := d.DefaultStream().RecordEvent(nil)
 		require.NoError(t, err)
 		done := make(chan error)
-		go func() { done <- e.Synchronize() }()
+		go func() {
+			_, err := e.Query()
+			done <- err
+		}()
 		<-entered
 		require.NoError(t, e.Close(), "the call in the driver still holds it")
 		require.Equal(t, 1, d.Driver().Stats().Events)

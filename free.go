@@ -1,8 +1,8 @@
 package cuda
 
 import (
-	"context"
 	"errors"
+	"time"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -61,6 +61,7 @@ func (l *lifetime) freeInOrder(h *handle) driver.Result {
 		r = l.home.onStream(func(s driver.Stream) driver.Result {
 			return api.MemFreeAsync(driver.DevicePtr(h.native), s)
 		})
+		l.home.dev.freed.note(l.home)
 	}
 	l.end()
 	return r
@@ -134,7 +135,7 @@ func freeAfter(h *handle, events []*handle) driver.Result {
 	case h.kind == kindRegistered, h.mem.plain != nil: // the caller wants it back
 		return freeLater(h, events)
 	case len(events) == 0 && h.kind != kindBuffer:
-		return h.freeMemory()
+		return h.dev.driver.relaxed(h.freeMemory)
 	}
 	go func() {
 		if r := freeLater(h, events); r != driver.Success {
@@ -144,12 +145,28 @@ func freeAfter(h *handle, events []*handle) driver.Result {
 	return driver.Success
 }
 
+// outlast waits for an event of the library's own. It asks by itself, because it may
+// run in a cleanup, which is in no testing/synctest bubble, for a device that is
+// watched in one.
+func (h *handle) outlast() (err error) {
+	h.waits.Add(1)
+	p := pending{event: h, owner: h}
+	defer p.end()
+	over := false
+	for nap := shortestNap; !over; nap = min(nap+nap/4, longestNap) {
+		if over, err = p.ask(""); !over {
+			time.Sleep(nap)
+		}
+	}
+	return err
+}
+
 // freeLater waits for the events, and frees the memory of h. That blocks a thread
 // until the device is idle.
 func freeLater(h *handle, events []*handle) driver.Result {
 	for _, e := range events {
 		var failed *Error
-		if errors.As(await(context.Background(), "", e), &failed) {
+		if errors.As(e.outlast(), &failed) {
 			return failed.Code // the device has failed, and the process's memory there is lost
 		}
 		e.dev.destroyEvent(driver.Event(e.native))

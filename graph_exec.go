@@ -47,6 +47,7 @@ func (x *GraphExec) Launch(s *Stream) error {
 	defer x.release()
 	api, native := s.dev.driver.api, x.Handle()
 	x.h.held.expectCalls()
+	s.h.effects.Add(1) // its kernels may print
 	r := s.call(func(h driver.Stream) driver.Result { return api.GraphLaunch(native, h) })
 	x.h.held.askedForCalls(r == driver.Success)
 	if r != driver.Success {

@@ -18,22 +18,34 @@ import (
 type handle struct {
 	refs   atomic.Int64
 	native uint64 // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
-	kind   kind
 	dev    *Device
+
+	waits    atomic.Int64 // waits on the host that closing h would end
+	kind     kind
+	blocking bool        // of an event: waits for it sleep from the start
+	replaced atomic.Bool // of an event: it has another now, and this one goes with the last wait
+
+	// Of a stream:
+	spare   atomic.Uintptr // an event that WaitStream records; see takeSpare
+	records atomic.Uint64  // those that it has been given
+	uses    atomic.Uint64  // its uses of memory that has another home
+	joins   atomic.Pointer[joins]
+	// effects counts what a wait for it must conclude, concluded how many of them have
+	// been; see conclude.go.
+	effects, concluded atomic.Uint64
+	queue              *queue // the watcher's mutex guards it
+
+	// Of an event:
+	captured atomic.Uint64 // the capture in which it was last recorded; 0 if in none
+	covers   coverage
+	watched  *watched // the watcher's mutex guards it
+	round    *round   // of what stands for all work of a device, on drivers that have no event for that
+
+	mem  *lifetime // of memory
+	held *held     // of a graph: what it needs
 	// pointer is, for pinned host memory, the address again, as the pointer that
 	// the driver gave.
 	pointer unsafe.Pointer
-	// spare is, for a stream, an event that WaitStream records; see takeSpare.
-	spare atomic.Uintptr
-	// uses counts, for a stream, its uses of memory that has another home.
-	uses     atomic.Uint64
-	joins    atomic.Pointer[joins] // of a stream
-	mem      *lifetime             // of memory
-	held     *held                 // of a graph: what it needs
-	captured atomic.Uint64         // of an event: the capture in which it was last recorded; 0 if in none
-	covers   coverage              // of an event
-	// gone is closed by Close, for those who wait; made by the first of them.
-	gone atomic.Pointer[chan struct{}]
 }
 
 // letGo is added to refs when the owner lets go: the count goes far below
@@ -63,9 +75,21 @@ func (h *handle) retain() { h.refs.Add(1) }
 // release gives a call's reference back.
 func (h *handle) release() {
 	if h.refs.Add(-1) == letGo {
-		if r := h.destroyOnce(); r != driver.Success {
-			h.cleanupFailed(r)
-		}
+		h.destroyLast()
+	}
+}
+
+// releaseElsewhere is release for who must not wait: the driver may hold up
+// whoever destroys something.
+func (h *handle) releaseElsewhere() {
+	if h.refs.Add(-1) == letGo {
+		go h.destroyLast()
+	}
+}
+
+func (h *handle) destroyLast() {
+	if r := h.destroyOnce(); r != driver.Success {
+		h.cleanupFailed(r)
 	}
 }
 
@@ -83,8 +107,8 @@ func (h *handle) close() driver.Result {
 			return driver.Success
 		}
 		if h.refs.CompareAndSwap(n, n+letGo) {
-			if c := h.gone.Load(); c != nil {
-				close(*c)
+			if h.waits.Load() != 0 {
+				h.dev.watcher.closing(h)
 			}
 			if n == 0 {
 				return h.destroyOnce()
@@ -97,29 +121,16 @@ func (h *handle) close() driver.Result {
 // closed reports whether the owner has let go.
 func (h *handle) closed() bool { return h.refs.Load() < 0 }
 
-// closing returns a channel that is closed when the owner lets go. Who waits for
-// it asks closed once afterwards: the owner may have let go before.
-func (h *handle) closing() <-chan struct{} {
-	if c := h.gone.Load(); c != nil {
-		return *c
-	}
-	c := make(chan struct{})
-	if h.gone.CompareAndSwap(nil, &c) {
-		return c
-	}
-	return *h.gone.Load()
-}
-
 // destroyOnce destroys the object unless another goroutine does: a failing
 // acquire brings the count back to letGo for a second time.
 func (h *handle) destroyOnce() driver.Result {
 	if !h.refs.CompareAndSwap(letGo, destroyed) {
 		return driver.Success
 	}
-	h.dev.driver.live[h.kind].Add(-1)
+	defer h.dev.driver.live[h.kind].Add(-1)
 	var r driver.Result
-	switch h.kind {
-	case kindEvent, kindPoolBuffer: // the one disturbs no capture, the other looks for them itself
+	switch {
+	case h.kind == kindEvent, h.kind == kindMilestone, h.mem != nil: // the ones disturb no capture, memory looks for them itself
 		r = h.destroy()
 	default:
 		r = h.dev.driver.relaxed(h.destroy)
@@ -142,7 +153,7 @@ func (h *handle) destroy() driver.Result {
 		h.dev.destroyEvent(driver.Event(e))
 	}
 	switch h.kind {
-	case kindEvent:
+	case kindEvent, kindMilestone:
 		return h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
 		return h.dev.call(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
@@ -212,7 +223,6 @@ func (h *handle) forget() {
 	if h.closed() {
 		return
 	}
-	h.gone.Store(nil)                 // made in a synctest bubble perhaps, where this goroutine may not close it
 	if h.kind != kindExternalStream { // of that nothing is lost
 		h.dev.driver.forgotten.Add(1)
 	}
@@ -250,6 +260,7 @@ const (
 	kindStream kind = iota
 	kindExternalStream
 	kindEvent
+	kindMilestone
 	kindBuffer
 	kindPoolBuffer
 	kindHostBuffer
@@ -262,6 +273,6 @@ const (
 )
 
 func (k kind) String() string {
-	return [kinds]string{"stream", "external stream", "event", "buffer", "buffer", "host buffer",
+	return [kinds]string{"stream", "external stream", "event", "event", "buffer", "buffer", "host buffer",
 		"registered memory", "module", "graph", "executable graph", "host function"}[k]
 }

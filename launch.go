@@ -87,6 +87,7 @@ func (p *PreparedKernel) Launch(s *Stream, c LaunchConfig) error {
 	}
 	api, params := s.dev.driver.api, unsafe.Pointer(unsafe.SliceData(p.block))
 	in := s.capture()
+	s.h.effects.Add(1) // it may print
 	r := s.call(func(st driver.Stream) driver.Result {
 		if c.Cooperative {
 			return api.LaunchCooperativeKernel(k.native, n.grid[0], n.grid[1], n.grid[2],

@@ -134,6 +134,7 @@ func TestCallsThatStraddleACapture(t *testing.T) {
 			s, other, e := newStream(t, d, nil), newStream(t, d, nil), newEvent(t, nil)
 			release := hold(t, other)
 			require.NoError(t, e.Record(other))
+			e.Handle() // others may record it, so waits for it move along
 			before, recorded := e.Done(), make(chan struct{})
 			var asked error
 			var ended <-chan error

@@ -53,7 +53,8 @@ func (p *MemoryPool) Device() *Device { return p.dev }
 func (p *MemoryPool) Handle() driver.MemPool { return p.native }
 
 // SetReleaseThreshold says how many bytes the pool keeps, unused ones included,
-// when the device is waited for; what is more goes back to the system.
+// when a device or a stream is waited for with Synchronize or SynchronizeContext;
+// what is more goes back to the system.
 func (p *MemoryPool) SetReleaseThreshold(bytes uint64) error {
 	return check("memory pool threshold",
 		p.dev.driver.api.MemPoolSetAttribute(p.native, driver.MemPoolReleaseThreshold, bytes))
@@ -100,6 +101,7 @@ func (p *MemoryPool) ResetHigh() error {
 // keep bytes or all that it has is in use (cuMemPoolTrimTo). Memory whose release
 // the device has not come to is in use.
 func (p *MemoryPool) Trim(keep uint64) error {
+	p.dev.concludeFrees()
 	return check("memory pool trim", p.dev.driver.relaxed(func() driver.Result {
 		return p.dev.driver.api.MemPoolTrimTo(p.native, keep)
 	}))

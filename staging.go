@@ -31,6 +31,9 @@ type chunk struct {
 const (
 	chunkSize = 1 << 20
 	maxChunks = 8
+
+	shortestNap = 20 * time.Microsecond
+	longestNap  = time.Millisecond
 )
 
 // take returns a chunk that no copy uses; the caller puts it back. Without wait it

@@ -203,45 +203,35 @@ func (s *Stream) Query() (bool, error) {
 	return r == driver.Success, check(op, r)
 }
 
-// Synchronize blocks the calling goroutine, and one thread, until all work
-// enqueued on s before the call is done (cuStreamSynchronize).
-func (s *Stream) Synchronize() error {
-	const op = "stream synchronize"
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	if err := s.notCapturing(op, false); err != nil {
-		return err
-	}
-	d := s.dev.driver
-	return check(op, d.undisturbed(func() driver.Result { return s.call(d.api.StreamSynchronize) }))
-}
+// Synchronize waits until all work enqueued on s before the call is done. It
+// blocks the calling goroutine and no thread, see [Stream.SynchronizeContext].
+func (s *Stream) Synchronize() error { return s.SynchronizeContext(context.Background()) }
 
 // SynchronizeContext waits until all work enqueued on s before the call is
-// done, or ctx is. It holds no thread while it waits. When ctx ends first the
-// error matches ctx.Err(), and the work on the device goes on.
+// done, or ctx is. Unless s is idle (cuStreamQuery) it records an event on it and
+// waits for that, as [Event.SynchronizeContext] does. When ctx ends first the
+// error matches ctx.Err(), and the work on the device goes on. If s is closed, the
+// wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost]. Afterwards
+// what kernels have printed is flushed to C's standard output.
 func (s *Stream) SynchronizeContext(ctx context.Context) error {
 	const op = "stream synchronize"
-	if capturing, err := s.IsCapturing(); err != nil {
-		return err
-	} else if capturing {
-		return &Error{Op: op, Code: driver.ErrorStreamCaptureUnsupported, Err: ErrCapturing, Detail: s.String()}
-	}
-	e := NewEvent(nil)
-	if err := e.Record(s); err != nil {
+	p, err := s.begin(op)
+	if p.event == nil {
 		return err
 	}
-	defer func() {
-		if err := e.Close(); err != nil {
-			s.dev.driver.cleanupFailed(err)
-		}
-	}()
-	return e.synchronize(ctx, op)
+	defer p.end()
+	if err := p.wait(ctx, op); err != nil {
+		return err
+	}
+	return check(op, p.conclude())
 }
 
+// Done returns a channel that delivers one value, nil or an error, when all work
+// enqueued on s before the call is done, for use in a select; see [Event.Done].
+func (s *Stream) Done() <-chan error { return done(s, "stream wait") }
+
 // Close destroys the stream (cuStreamDestroy). It does not wait: work in flight
-// runs on to its end, and so do calls of other goroutines. Afterwards every
+// runs on to its end, and waits of other goroutines end with [ErrClosed]. Afterwards every
 // method that can fail fails with [ErrClosed]; closing again is nil. Closing an external
 // stream only forgets it; closing a default stream does nothing.
 func (s *Stream) Close() error {

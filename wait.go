@@ -3,57 +3,230 @@ package cuda
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/purecuda/cuda/driver"
 )
 
-// A wait asks the driver often while work is young and ever more seldom as it
-// grows old. It holds no thread between questions. The bound on the first
-// questions is a count and not a time, because under testing/synctest no time
-// passes while a goroutine runs.
-const (
-	firstQueries = 64
-	shortestNap  = 20 * time.Microsecond
-	longestNap   = time.Millisecond
-)
+// Waitable is what the host can wait for: an [*Event], a [*Stream] or a [*Device].
+type Waitable interface {
+	Synchronize() error
+	SynchronizeContext(ctx context.Context) error
+	Done() <-chan error
 
-// await waits until the event of h completes, ctx ends, or h is closed. It
-// holds a reference to h only while it asks. The caller keeps h's owner alive.
-func await(ctx context.Context, op string, h *handle) error {
-	closing := h.closing()
-	for range firstQueries {
-		if done, err := h.poll(op); done {
-			return err
-		}
-		if ctx.Err() != nil {
-			break
-		}
+	begin(op string) (pending, error)
+}
+
+// pending is a wait on the host that has begun. What it is for is settled: later
+// records and later work do not matter to it.
+type pending struct {
+	event *handle // nil if there is nothing to wait for
+	owner *handle // closing it ends the wait: the event itself, or the stream
+	keep  any     // must not be collected meanwhile
+
+	effects uint64 // of a stream: those when the wait began
+}
+
+// end is called once when the wait is over.
+func (p *pending) end() {
+	if p.event == nil {
+		return
 	}
-	nap := shortestNap
-	timer := time.NewTimer(nap)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
-		case <-closing:
-		case <-timer.C:
-		}
-		if done, err := h.poll(op); done {
-			return err
-		}
-		nap = min(nap+nap/4, longestNap)
-		timer.Reset(nap)
+	p.owner.waited()
+	if p.event.kind == kindMilestone {
+		p.event.dev.milestones.put(p.event)
+	}
+	runtime.KeepAlive(p.keep)
+}
+
+// waited takes back what a wait has added to waits. The caller may not have to wait
+// for the driver, which may hold up whoever destroys something.
+func (h *handle) waited() {
+	if h.waits.Add(-1) == 0 && h.replaced.Load() {
+		go h.closeUnneeded()
 	}
 }
 
-// poll asks once whether a wait for the event of h is over.
-func (h *handle) poll(op string) (done bool, err error) {
+func (h *handle) closeUnneeded() {
+	if r := h.close(); r != driver.Success {
+		h.cleanupFailed(r)
+	}
+}
+
+// done returns a channel that tells of the end of a wait for w.
+func done(w Waitable, op string) <-chan error {
+	done := make(chan error, 1)
+	p, err := w.begin(op)
+	if p.event == nil {
+		done <- err
+		return done
+	}
+	if takeSeat() {
+		over, err := p.ask(op)
+		leaveSeat()
+		if over {
+			p.end()
+			done <- err
+			return done
+		}
+	}
+	p.event.dev.watcher.add(&waiter{pending: p, done: done, op: op}, time.Now())
+	return done
+}
+
+// wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
+func (p *pending) wait(ctx context.Context, op string) (err error) {
+	d := p.event.dev.driver
+	over := false
+	began := time.Now()
+	switch {
+	case takeSeat():
+		queries := uint64(0)
+		d.relaxed(func() driver.Result {
+			spin(ctx, began, p.mayBeShort, func() bool {
+				queries++
+				over, err = p.event.poll(op)
+				return over
+			})
+			return driver.Success
+		})
+		leaveSeat()
+		d.waits.queries.Add(queries)
+	case ctx.Err() != nil:
+		over, err = p.askAnyway(op) // what is done is done
+	}
+	if over {
+		return err
+	}
+	if ctx.Err() == nil {
+		w := &waiter{pending: pending{event: p.event, owner: p.owner}, told: make(chan outcome, 1)}
+		watcher := p.event.dev.watcher
+		watcher.add(w, began)
+		if ctx.Done() == nil { // a receive wakes faster than a select
+			return named((<-w.told).err, op)
+		}
+		select {
+		case o := <-w.told:
+			return named(o.err, op)
+		case <-ctx.Done():
+		}
+		if !watcher.remove(w) {
+			return named((<-w.told).err, op)
+		}
+	}
+	d.waits.cancelled.Add(1)
+	return gaveUp(ctx, op)
+}
+
+// named returns err, which was met on behalf of several callers, with one's own
+// operation.
+func named(err error, op string) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	mine := *e
+	mine.Op = op
+	return &mine
+}
+
+// await waits for an event of the library's own, which nobody closes.
+func (h *handle) await(ctx context.Context, op string) error {
+	h.waits.Add(1)
+	p := pending{event: h, owner: h}
+	defer p.end()
+	return p.wait(ctx, op)
+}
+
+func gaveUp(ctx context.Context, op string) error {
+	return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
+}
+
+// A wait asks the driver in a loop for patience, because work is often short and
+// nothing else notices its end as early.
+const (
+	patience = 300 * time.Microsecond
+	glances  = 8 // questions between two looks at the clock
+
+	maxAsking = 8
+)
+
+// Only some waits of the process ask the driver by themselves at the same time: the
+// driver does one thing at a time anyway, and who stands in line there, or in line
+// for a lock while its capture mode is relaxed, keeps a thread from others. And of
+// those only some ask in a loop, so that half of the processors are left to others.
+var (
+	seats       atomic.Int32
+	maxSpinning = int32(max(1, min(4, runtime.GOMAXPROCS(0)/2)))
+)
+
+// takeSeat reports whether the caller may ask. If so, it must leave the seat.
+func takeSeat() bool {
+	if seats.Add(1) <= maxAsking {
+		return true
+	}
+	seats.Add(-1)
+	return false
+}
+
+func leaveSeat() { seats.Add(-1) }
+
+// mayBeShort reports whether asking in a loop may pay. It does not if others wait
+// for something older on the stream.
+func (p *pending) mayBeShort() bool {
+	return !p.event.blocking && !p.event.dev.watcher.watchesOlder(p.event.covers.place())
+}
+
+// spin calls ask, once or in a loop, until it says that a wait is over or the wait
+// is better left to a watcher.
+func spin(ctx context.Context, began time.Time, worth func() bool, ask func() bool) {
+	if ask() || virtual(began) || seats.Load() > maxSpinning || !worth() {
+		return
+	}
+	for n := 1; !ask(); n++ {
+		if n%glances == 0 && (ctx.Err() != nil || time.Since(began) > patience) {
+			return
+		}
+	}
+}
+
+// virtual reports whether t was read in a testing/synctest bubble, whose clock
+// begins with the year 2000 and stands still while anything runs.
+func virtual(t time.Time) bool { return t.Year() < 2014 }
+
+// ask asks once whether the wait is over.
+func (p *pending) ask(op string) (over bool, err error) {
+	d := p.event.dev.driver
+	d.relaxed(func() driver.Result {
+		over, err = p.event.poll(op)
+		return driver.Success
+	})
+	d.waits.queries.Add(1)
+	return over, err
+}
+
+// askAnyway is ask for who has no seat and cannot wait. If others stand in line it
+// does not ask.
+func (p *pending) askAnyway(op string) (over bool, err error) {
+	line := &p.event.dev.line
+	if !line.TryLock() {
+		return false, nil
+	}
+	defer line.Unlock()
+	return p.ask(op)
+}
+
+// poll asks once whether a wait for the event of h is over. The calling thread's
+// capture mode is relaxed.
+func (h *handle) poll(op string) (over bool, err error) {
+	if h.round != nil {
+		return h.round.poll(op)
+	}
 	if !h.acquire() {
 		return true, closed(op)
 	}
-	defer h.release()
+	defer h.releaseElsewhere()
 	beginning := &h.dev.driver.captures.beginning
 	beginning.RLock()
 	defer beginning.RUnlock()
@@ -63,45 +236,10 @@ func (h *handle) poll(op string) (done bool, err error) {
 	if err := h.notCaptured(op); err != nil { // since the wait began
 		return true, err
 	}
-	switch r := h.dev.driver.relaxed(h.queryEvent); r {
+	switch r := h.queryEvent(); r {
 	case driver.ErrorNotReady:
 		return false, nil
 	default:
 		return true, checkEvent(op, r)
 	}
-}
-
-// Done returns a channel that delivers one value, nil or an error, when the
-// work that the event marks is done, for use in a select:
-//
-//	select {
-//	case err := <-e.Done():
-//	case <-ctx.Done():
-//	}
-//
-// A caller that no longer wants the value may forget the channel: what waits
-// behind it is one goroutine, which ends with the work or when the event is
-// closed. For an event that was never recorded the value is there at once.
-func (e *Event) Done() <-chan error {
-	const op = "event wait"
-	done := make(chan error, 1)
-	if e == nil {
-		done <- nilEvent(op)
-		return done
-	}
-	h, err := e.acquire(op)
-	if h == nil {
-		done <- err
-		return done
-	}
-	h.release() // a Close must end the wait, so the wait holds no reference
-	if err := h.notCaptured(op); err != nil {
-		done <- err
-		return done
-	}
-	go func() {
-		done <- await(context.Background(), op, h)
-		runtime.KeepAlive(e) // the event must not be collected under the wait
-	}()
-	return done
 }

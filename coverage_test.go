@@ -1,0 +1,86 @@
+package cuda
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// However many records of an event are under way, none of them counts.
+func TestRecordsThatOverlapDoNotCount(t *testing.T) {
+	for _, n := range []int{2, 1000, underWay / 2} {
+		var c coverage
+		s, other := &handle{}, &handle{}
+		records := make([]recording, n)
+		for i := range records {
+			records[i] = c.begin(s)
+		}
+		c.end(records[0], s, true)
+		if n < underWay/2 {
+			c.end(c.begin(other), other, true)
+		}
+		require.True(t, n == 1 || c.recording())
+		require.Zero(t, c.place())
+		for _, r := range records[1:] {
+			c.end(r, s, true)
+		}
+		require.False(t, c.recording())
+		require.Zero(t, c.place())
+		c.end(c.begin(s), s, true)
+		require.Equal(t, s, c.place().stream)
+	}
+}
+
+// More than can be counted wait for one another.
+func TestMoreRecordsThanCanBeCounted(t *testing.T) {
+	var c coverage
+	s := &handle{}
+	var all sync.WaitGroup
+	begun := make(chan recording, underWay)
+	for range underWay / 2 {
+		begun <- c.begin(s)
+	}
+	for range 100 {
+		all.Go(func() { begun <- c.begin(s) })
+	}
+	for range underWay/2 + 100 {
+		c.end(<-begun, s, true)
+	}
+	all.Wait()
+	require.False(t, c.recording())
+	require.Zero(t, c.place())
+}
+
+// The place of a record is between the counts before and after it, also where the
+// numbers come round.
+func TestPlaces(t *testing.T) {
+	for _, start := range []uint64{0, 1<<40 - 2, 1 << 40, 5<<40 - 1} {
+		s := &handle{}
+		s.records.Store(start)
+		var first, second, long coverage
+		r := long.begin(s)
+		first.end(first.begin(s), s, true)
+		second.end(second.begin(s), s, true)
+		long.end(r, s, true)
+		a, b, c := first.place(), second.place(), long.place()
+		require.True(t, before(a.last, b.last))
+		require.False(t, before(b.last, a.last))
+		require.False(t, before(b.first, a.last), "certainly later")
+		require.True(t, before(c.first, a.last), "not certainly later")
+		require.True(t, before(b.last, c.last))
+
+		var failed coverage
+		failed.end(failed.begin(s), s, false)
+		require.Zero(t, failed.place())
+
+		var wide coverage
+		r = wide.begin(s)
+		s.records.Add(maxWidth)
+		wide.end(r, s, true)
+		require.Zero(t, wide.place())
+
+		s.records.Add(1 << 39)
+		require.Zero(t, first.place(), "too long ago")
+	}
+}

@@ -1,0 +1,257 @@
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/kernels"
+)
+
+func TestClosingEndsWaits(t *testing.T) {
+	type closer interface {
+		cuda.Waitable
+		Close() error
+	}
+	for name, make := range map[string]func(t testing.TB, s *cuda.Stream) closer{
+		"an event": func(t testing.TB, s *cuda.Stream) closer {
+			e := newEvent(t, nil)
+			require.NoError(t, e.Record(s))
+			return e
+		},
+		"a shared event": func(t testing.TB, s *cuda.Stream) closer {
+			e := newEvent(t, &cuda.EventOptions{Interprocess: true})
+			require.NoError(t, e.Record(s))
+			return e
+		},
+		"a blocking event": func(t testing.TB, s *cuda.Stream) closer {
+			e := newEvent(t, &cuda.EventOptions{Blocking: true})
+			require.NoError(t, e.Record(s))
+			return e
+		},
+		"a stream": func(_ testing.TB, s *cuda.Stream) closer { return s },
+		"an external stream": func(t testing.TB, s *cuda.Stream) closer {
+			x, err := s.Device().ExternalStream(s.Handle())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, x.Close()) })
+			return x
+		},
+	} {
+		rule(t, "24 closing ends waits: "+name, 1, func(t *testing.T, b *backend) {
+			s := newStream(t, b.dev(), nil)
+			release := block(t, s)
+			w, bystander := make(t, s), newEvent(t, nil)
+			require.NoError(t, bystander.Record(s))
+			others := append(waits(t, bystander), b.dev().Done())
+			mine := waits(t, w)
+			both := started(func() error {
+				which, err := cuda.WaitAny(t.Context(), bystander, w)
+				if which != 1 {
+					err = errors.Join(err, fmt.Errorf("number %d", which))
+				}
+				return err
+			})
+			mine = append(mine, both, started(func() error { return cuda.WaitAll(t.Context(), bystander, w) }))
+			parked(t, b.drv, len(others)+len(mine)+2)
+			require.NoError(t, w.Close())
+			for _, done := range mine {
+				require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+			}
+			for _, wait := range ways {
+				require.ErrorIs(t, wait(t.Context(), w), cuda.ErrClosed)
+			}
+			require.Equal(t, len(others), b.drv.WaitStats().Waiting)
+			notTold(t, others...)
+			release()
+			for _, done := range others {
+				require.NoError(t, told(t, done))
+			}
+		})
+	}
+}
+
+// Whoever closes something, or gives a wait up, does not wait for the watcher, which
+// may wait for the driver.
+func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
+	rule(t, "24 closing and cancelling beside a question that takes long", 1, func(t *testing.T, b *backend) {
+		var v valve
+		b = changed(t, b, v.fit)
+		s, doomed := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+		release, releaseDoomed := block(t, s), block(t, doomed)
+		asked, later, other := cuda.NewEvent(nil), cuda.NewEvent(nil), cuda.NewEvent(nil)
+		for _, e := range []*cuda.Event{asked, later} {
+			require.NoError(t, e.Record(s))
+		}
+		require.NoError(t, other.Record(doomed))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := []<-chan error{
+			started(func() error { return asked.SynchronizeContext(ctx) }),
+			started(func() error { return later.SynchronizeContext(ctx) }),
+			started(func() error { return doomed.SynchronizeContext(ctx) }),
+			started(func() error { return b.dev().SynchronizeContext(ctx) }),
+			started(func() error { _, err := cuda.WaitAny(ctx, asked, doomed); return err }),
+			started(func() error { return cuda.WaitAll(ctx, later, other) }),
+		}
+		closed := append(append(waits(t, asked), waits(t, later)...), append(waits(t, other), waits(t, doomed)...)...)
+		parked(t, b.drv, len(closed)+len(cancelled)+2)
+		open := v.close(t, questions, anyEvent)
+		becomes(t, func() bool { return v.stopped.Load() == 1 })
+
+		cancel()
+		for _, done := range cancelled {
+			require.ErrorIs(t, told(t, done), context.Canceled)
+		}
+		for _, c := range []interface{ Close() error }{other, doomed, later, asked} {
+			require.NoError(t, told(t, started(c.Close)))
+		}
+		for _, done := range closed {
+			require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+		}
+		require.Zero(t, b.drv.WaitStats().Waiting)
+		open()
+		release()
+		releaseDoomed()
+		becomes(t, func() bool { return b.drv.Stats().Events == 0 })
+	})
+}
+
+// A stream that is closed while a wait for it is about to be left to the watcher.
+func TestClosedBeforeTheWatcherKnows(t *testing.T) {
+	rule(t, "24 closing a stream whose wait still asks by itself", 1, func(t *testing.T, b *backend) {
+		for _, wait := range ways {
+			var v valve
+			own := changed(t, b, v.fit)
+			s, err := own.dev().NewStream(nil)
+			require.NoError(t, err)
+			release := block(t, s)
+			open := v.close(t, questions, anyEvent)
+			done := started(func() error { return wait(t.Context(), s) })
+			becomes(t, func() bool { return v.stopped.Load() == 1 })
+			require.NoError(t, s.Close())
+			open()
+			require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+			release()
+		}
+	})
+}
+
+// everywhere begins waits of all kinds for s, its device and an event on it.
+func everywhere(t testing.TB, s *cuda.Stream) (all []<-chan error) {
+	e, later := cuda.NewEvent(nil), cuda.NewEvent(nil)
+	require.NoError(t, e.Record(s))
+	require.NoError(t, later.Record(s))
+	for _, w := range []cuda.Waitable{e, later, s, s.Device()} {
+		all = append(all, waits(t, w)...)
+	}
+	return all
+}
+
+func lostWaits(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
+	drv := d.Driver()
+	drv.OnCleanupError(func(error) {})
+	var all []<-chan error
+	var releases []func()
+	for range 3 {
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		e, err := s.RecordEvent(nil) // done before the failure
+		require.NoError(t, err)
+		require.NoError(t, e.Synchronize())
+		releases = append(releases, holdLost(t, s))
+		if len(releases) == 1 {
+			fail(s)
+		}
+		all = append(all, everywhere(t, s)...)
+	}
+	parked(t, drv, len(all))
+	releases[0]() // the others stay busy
+	for _, done := range all {
+		require.ErrorIs(t, told(t, done), cuda.ErrDeviceLost)
+	}
+	nobodyWaits(t, drv)
+	for _, release := range releases {
+		release()
+	}
+}
+
+func TestLostDeviceEndsItsWaits(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{Devices: 2})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	drv.OnCleanupError(func(error) {})
+	lost, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	fine, err := drv.OpenDevice(1)
+	require.NoError(t, err)
+	s, err := fine.NewStream(nil)
+	require.NoError(t, err)
+	release := gpu.Hold(s)
+	others := everywhere(t, s)
+	parked(t, drv, len(others))
+	e := cuda.NewEvent(nil)
+	require.NoError(t, e.Record(s))
+
+	// A wait for work of both is told of the one.
+	ls, err := lost.NewStream(nil)
+	require.NoError(t, err)
+	releaseLost := holdLost(t, ls)
+	gpu.Fault(ls, driver.ErrorIllegalAddress)
+	l, err := ls.RecordEvent(nil)
+	require.NoError(t, err)
+	all := started(func() error { return cuda.WaitAll(t.Context(), e, ls) })
+	one := started(func() error {
+		_, err := cuda.WaitAny(t.Context(), e, l)
+		return err
+	})
+	parked(t, drv, len(others)+4)
+	releaseLost()
+	require.ErrorIs(t, told(t, one), driver.ErrorIllegalAddress)
+	require.ErrorIs(t, told(t, all), driver.ErrorIllegalAddress)
+	notTold(t, others...)
+	release()
+	for _, done := range others {
+		require.NoError(t, told(t, done))
+	}
+	nobodyWaits(t, drv)
+}
+
+func TestLostDevicesWaits(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	d, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	lostWaits(t, d, func(s *cuda.Stream) { gpu.Fault(s, driver.ErrorLaunchFailed) })
+}
+
+// The same on a real device, in a process of its own: after a trap a process cannot
+// use the device any more.
+func TestLostDevicesWaitsReal(t *testing.T) {
+	realDriver(t)
+	child := startChild(t, nil, "PURECUDA_TEST_TRAP=1", os.Args[0], "-test.run=^TestLostDevicesWaitsChild$", "-test.v")
+	require.Equal(t, "told", child.says())
+	child.end()
+}
+
+func TestLostDevicesWaitsChild(t *testing.T) {
+	if os.Getenv("PURECUDA_TEST_TRAP") == "" {
+		t.Skip("runs as the child of TestLostDevicesWaitsReal")
+	}
+	d, err := realDriver(t).OpenDevice(0)
+	require.NoError(t, err)
+	m, err := d.LoadModule([]byte(kernels.PTX))
+	require.NoError(t, err)
+	trap, err := m.Kernel("purecuda_trap")
+	require.NoError(t, err)
+	lostWaits(t, d, func(s *cuda.Stream) { require.NoError(t, trap.Launch(s, cuda.Grid1D(1, 1))) })
+	if !t.Failed() {
+		fmt.Println("child: told")
+	}
+}
