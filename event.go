@@ -317,8 +317,8 @@ func (e *Event) begin(op string) (pending, error) {
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait; streams that wait
-// for the event still do, and waits on the host end with [ErrClosed]. Afterwards every method that can fail fails with [ErrClosed];
-// closing again is nil.
+// for the event still do, and waits on the host end with [ErrClosed]. Afterwards
+// every method that can fail fails with [ErrClosed]; closing again is nil.
 func (e *Event) Close() error {
 	if e == nil {
 		return nil

@@ -22,8 +22,9 @@ func WaitAll(ctx context.Context, work ...Waitable) error {
 }
 
 // WaitAny waits until one of work is done, or ctx is, and returns its index. What
-// must be done is settled when it is called, as by [WaitAll]. It holds no thread while it waits. If the wait for one of them
-// fails first, its index and the error are returned; -1 if ctx ended first.
+// must be done is settled when it is called, as by [WaitAll]. It holds no thread
+// while it waits. If the wait for one of them fails first, its index and the error
+// are returned; -1 if ctx ended first.
 func WaitAny(ctx context.Context, work ...Waitable) (int, error) {
 	const op = "wait for any"
 	if len(work) == 0 {
