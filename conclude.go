@@ -57,6 +57,13 @@ func (f *freed) note(s *handle) {
 	f.streams[s] = struct{}{}
 }
 
+// forget is called when a stream is destroyed.
+func (f *freed) forget(s *handle) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.streams, s)
+}
+
 func (f *freed) take() map[*handle]struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,8 +112,8 @@ func (d *Device) conclude(event *handle) driver.Result {
 	r := event.concludeEvent()
 	d.line.Unlock()
 	if p := d.pool.Load(); p != nil {
-		keep, r := d.driver.api.MemPoolGetAttribute(p.native, driver.MemPoolReleaseThreshold)
-		if r == driver.Success && keep < math.MaxUint64 {
+		keep, got := d.driver.api.MemPoolGetAttribute(p.native, driver.MemPoolReleaseThreshold)
+		if got == driver.Success && keep < math.MaxUint64 {
 			d.concludeFrees()
 		}
 	}

@@ -156,6 +156,7 @@ func (h *handle) destroy() driver.Result {
 	case kindEvent, kindMilestone:
 		return h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
+		h.dev.freed.forget(h)
 		return h.dev.call(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
 	case kindBuffer:
 		return h.freeMemory()
@@ -166,6 +167,7 @@ func (h *handle) destroy() driver.Result {
 	case kindGraphExec:
 		return h.dev.call(func() driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
 	default: // the stream is someone else's
+		h.dev.freed.forget(h)
 		return driver.Success
 	}
 }

@@ -61,8 +61,12 @@ type verdict struct {
 	err     error
 }
 
-// Telling each takes a while, so many are told by several goroutines.
-const some, many = 32, 256
+// Telling takes a while, so more than tellHere are told by other goroutines, each of
+// which tells tellThere.
+const (
+	tellHere  = 32
+	tellThere = 256
+)
 
 func tell(d *Driver, verdicts []verdict) {
 	for _, v := range verdicts {
@@ -72,15 +76,15 @@ func tell(d *Driver, verdicts []verdict) {
 
 // tell tells all who wait for the records.
 func (v verdict) tell(d *Driver) {
-	for len(v.records) > some {
-		n := min(many, len(v.records))
-		go verdict{v.records[:n], v.err}.tellHere(d)
+	for len(v.records) > tellHere {
+		n := min(tellThere, len(v.records))
+		go verdict{v.records[:n], v.err}.tellEach(d)
 		v.records = v.records[n:]
 	}
-	v.tellHere(d)
+	v.tellEach(d)
 }
 
-func (v verdict) tellHere(d *Driver) {
+func (v verdict) tellEach(d *Driver) {
 	n := 0
 	for _, r := range v.records {
 		n += len(r.waiters)

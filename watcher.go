@@ -135,7 +135,7 @@ func (x *watcher) settle(asked []*watched, answers []answer) (more bool) {
 		}
 	}
 	x.mu.Unlock()
-	if len(verdicts) > some {
+	if len(verdicts) > tellHere {
 		go tell(x.driver, verdicts) // and go on asking meanwhile
 	} else {
 		tell(x.driver, verdicts)
