@@ -2,8 +2,6 @@ package cuda_test
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
-	"github.com/purecuda/cuda/internal/kernels"
 )
 
 // failedCalls launches host functions that a failing device will not call, and
@@ -93,30 +90,11 @@ func TestHostFuncsOfAFailingDevice(t *testing.T) {
 	failedCalls(t, d, func(s *cuda.Stream) { gpu.Fault(s, driver.ErrorLaunchFailed) })
 }
 
-// The same on a real device, in a process of its own: after a trap a process
-// cannot use the device any more.
 func TestHostFuncsOfAFailingDeviceReal(t *testing.T) {
-	realDriver(t)
-	child := startChild(t, nil, "PURECUDA_TEST_TRAP=1", os.Args[0], "-test.run=^TestHostFuncsOfAFailingDeviceChild$", "-test.v")
-	require.Equal(t, "told", child.says())
-	child.end()
+	inAnotherProcess(t, "TestHostFuncsOfAFailingDeviceChild")
 }
 
-func TestHostFuncsOfAFailingDeviceChild(t *testing.T) {
-	if os.Getenv("PURECUDA_TEST_TRAP") == "" {
-		t.Skip("runs as the child of TestHostFuncsOfAFailingDeviceReal")
-	}
-	d, err := realDriver(t).OpenDevice(0)
-	require.NoError(t, err)
-	m, err := d.LoadModule([]byte(kernels.PTX))
-	require.NoError(t, err)
-	trap, err := m.Kernel("purecuda_trap")
-	require.NoError(t, err)
-	failedCalls(t, d, func(s *cuda.Stream) { require.NoError(t, trap.Launch(s, cuda.Grid1D(1, 1))) })
-	if !t.Failed() {
-		fmt.Println("child: told")
-	}
-}
+func TestHostFuncsOfAFailingDeviceChild(t *testing.T) { trapped(t, failedCalls) }
 
 // One function is told of the failure of its device only: another device's go on.
 func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {

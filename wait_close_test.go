@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,6 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
-	"github.com/purecuda/cuda/internal/kernels"
 )
 
 func TestClosingEndsWaits(t *testing.T) {
@@ -231,27 +229,6 @@ func TestLostDevicesWaits(t *testing.T) {
 	lostWaits(t, d, func(s *cuda.Stream) { gpu.Fault(s, driver.ErrorLaunchFailed) })
 }
 
-// The same on a real device, in a process of its own: after a trap a process cannot
-// use the device any more.
-func TestLostDevicesWaitsReal(t *testing.T) {
-	realDriver(t)
-	child := startChild(t, nil, "PURECUDA_TEST_TRAP=1", os.Args[0], "-test.run=^TestLostDevicesWaitsChild$", "-test.v")
-	require.Equal(t, "told", child.says())
-	child.end()
-}
+func TestLostDevicesWaitsReal(t *testing.T) { inAnotherProcess(t, "TestLostDevicesWaitsChild") }
 
-func TestLostDevicesWaitsChild(t *testing.T) {
-	if os.Getenv("PURECUDA_TEST_TRAP") == "" {
-		t.Skip("runs as the child of TestLostDevicesWaitsReal")
-	}
-	d, err := realDriver(t).OpenDevice(0)
-	require.NoError(t, err)
-	m, err := d.LoadModule([]byte(kernels.PTX))
-	require.NoError(t, err)
-	trap, err := m.Kernel("purecuda_trap")
-	require.NoError(t, err)
-	lostWaits(t, d, func(s *cuda.Stream) { require.NoError(t, trap.Launch(s, cuda.Grid1D(1, 1))) })
-	if !t.Failed() {
-		fmt.Println("child: told")
-	}
-}
+func TestLostDevicesWaitsChild(t *testing.T) { trapped(t, lostWaits) }
