@@ -37,7 +37,7 @@ func (g *GPU) Problems() []string {
 		list := append(p.leaks(), p.misuses.list()...)
 		for i, s := range list {
 			if p != g.main {
-				list[i] = fmt.Sprintf("process %d: %s", p.num, s)
+				list[i] = fmt.Sprintf("process %d: %s", p.id.PID, s)
 			}
 		}
 		all = append(all, list...)
@@ -47,11 +47,14 @@ func (g *GPU) Problems() []string {
 
 // leaks lists what the process has not given back.
 func (p *Process) leaks() []string {
+	if p.dying {
+		return nil
+	}
 	var list []string
 	leak := func(c *context, made site, format string, args ...any) {
 		where := ""
 		if c != nil {
-			where = fmt.Sprintf(" of device %d", c.dev.ordinal)
+			where = fmt.Sprintf(" of device %d", c.ordinal)
 		}
 		list = append(list, fmt.Sprintf("leaked: %s%s, made at %v", fmt.Sprintf(format, args...), where, made))
 	}

@@ -1,7 +1,9 @@
 package cudatest
 
 import (
+	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
@@ -74,6 +76,11 @@ var eventMutations = []mutation{
 	{"record flags are dropped", []string{"rule 22 an external record", "rule 22 external events"}, func(api *driver.API, sound driver.API) {
 		api.EventRecordWithFlags = func(e driver.Event, s driver.Stream, _ uint32) driver.Result { return sound.EventRecord(e, s) }
 	}},
+	{"interprocess events are recorded in captures", []string{"rule 23 an interprocess event"}, func(api *driver.API, sound driver.API) {
+		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+			return instead(sound.EventRecord(e, s), driver.ErrorStreamCaptureUnsupported, success)
+		}
+	}},
 	{"a captured event is done", []string{"rule 23 an event recorded in a capture belongs"}, func(api *driver.API, sound driver.API) {
 		api.EventQuery = func(e driver.Event) driver.Result {
 			return instead(sound.EventQuery(e), driver.ErrorCapturedEvent, success)
@@ -125,8 +132,52 @@ var eventMutations = []mutation{
 			return e, instead(r, driver.ErrorMapFailed, success)
 		}
 	}},
+	{"every handle of an event is another", []string{"driver: an event keeps"}, func(api *driver.API, sound driver.API) {
+		var asked atomic.Uint32
+		api.IPCGetEventHandle = func(e driver.Event) (driver.IPCEventHandle, driver.Result) {
+			h, r := sound.IPCGetEventHandle(e)
+			h[63] = byte(asked.Add(1))
+			return h, r
+		}
+	}},
+	{"handles of memory are of addresses", []string{"driver: a handle of memory"}, func(api *driver.API, sound driver.API) {
+		api.IPCGetMemHandle = func(p driver.DevicePtr) (driver.IPCMemHandle, driver.Result) {
+			h, r := sound.IPCGetMemHandle(p)
+			binary.LittleEndian.PutUint64(h[56:], uint64(p))
+			return h, r
+		}
+	}},
+	{"only the beginning of memory has a handle", []string{"driver: a handle of memory"}, func(api *driver.API, sound driver.API) {
+		api.IPCGetMemHandle = func(p driver.DevicePtr) (driver.IPCMemHandle, driver.Result) {
+			if base, _, _ := sound.MemGetAddressRange(p); base != p {
+				return driver.IPCMemHandle{}, driver.ErrorInvalidValue
+			}
+			return sound.IPCGetMemHandle(p)
+		}
+	}},
 
 	// Memory.
+	{"allocations begin where they are asked for", []string{"driver: an address tells"}, func(api *driver.API, sound driver.API) {
+		api.MemGetAddressRange = func(p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+			_, n, r := sound.MemGetAddressRange(p)
+			return p, n, r
+		}
+	}},
+	{"allocations are 2 MiB", []string{"driver: an address tells"}, func(api *driver.API, sound driver.API) {
+		api.MemGetAddressRange = func(p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+			base, _, r := sound.MemGetAddressRange(p)
+			return base, 2 << 20, r
+		}
+	}},
+	{"allocations hold one byte more", []string{"driver: an allocation ends"}, func(api *driver.API, sound driver.API) {
+		api.MemGetAddressRange = func(p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+			base, n, r := sound.MemGetAddressRange(p)
+			if r != success {
+				base, n, r = sound.MemGetAddressRange(p - 1)
+			}
+			return base, n, r
+		}
+	}},
 	{"copies to the device are short", []string{"driver: copies between host", "driver: pinned"}, func(api *driver.API, sound driver.API) {
 		api.MemcpyHtoDAsync = func(dst driver.DevicePtr, src unsafe.Pointer, bytes uint64, s driver.Stream) driver.Result {
 			return sound.MemcpyHtoDAsync(dst, src, bytes-1, s)

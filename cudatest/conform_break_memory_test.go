@@ -64,7 +64,12 @@ var poolMutations = []mutation{
 			return instead(sound.MemFreeAsync(p, s), driver.ErrorInvalidValue, success)
 		}
 	}},
-	{"pool memory has a handle", []string{"driver: pool memory has no"}, func(api *driver.API, sound driver.API) {
+	{"pool memory has words", []string{"driver: pool memory has no words"}, func(api *driver.API, sound driver.API) {
+		api.StreamWriteValue32 = func(s driver.Stream, p driver.DevicePtr, v, flags uint32) driver.Result {
+			return instead(sound.StreamWriteValue32(s, p, v, flags), driver.ErrorInvalidValue, success)
+		}
+	}},
+	{"pool memory has a handle", []string{"driver: pool memory has no IPC"}, func(api *driver.API, sound driver.API) {
 		api.IPCGetMemHandle = func(p driver.DevicePtr) (driver.IPCMemHandle, driver.Result) {
 			h, r := sound.IPCGetMemHandle(p)
 			return h, instead(r, driver.ErrorInvalidValue, success)

@@ -10,6 +10,7 @@ var captureRows = []row{
 	{"rule 23 an event recorded in a capture forks and joins", 0, captureForkJoin},
 	{"rule 23 an event recorded in a capture belongs to it", 0, capturedEvent},
 	{"rule 23 an event of an ended capture says nothing", 0, endedEvent},
+	{"rule 23 an interprocess event is recorded in no capture", 0, captureInterprocess},
 	{"driver: the streams of a capture have its id", 0, captureID},
 	{"driver: the default stream cannot be captured", 0, captureDefault},
 	{"driver: a query from any thread ends a global capture", 0, queryEndsGlobal},
@@ -183,6 +184,14 @@ func queryEndsGlobal(b *bench) {
 	b.want("StreamEndCapture", r, driver.ErrorStreamCaptureInvalidated)
 	b.capturing("the stream after that", s, driver.CaptureNone)
 	b.ok("EventQuery after that", b.EventQuery(e))
+}
+
+func captureInterprocess(b *bench) {
+	s, e := b.stream(0), b.shared()
+	b.ok("StreamEndCapture", b.capture(s, driver.CaptureModeRelaxed, func() {
+		b.want("EventRecord", b.EventRecord(e, s), driver.ErrorStreamCaptureUnsupported)
+	}))
+	b.ok("EventRecord after that", b.EventRecord(e, s))
 }
 
 func queryRelaxed(b *bench) {

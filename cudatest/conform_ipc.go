@@ -1,6 +1,7 @@
 package cudatest
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/purecuda/cuda/driver"
@@ -13,6 +14,8 @@ var ipcRows = []row{
 	{"rule 21 only an interprocess event has a handle", 0, ipcNotInterprocess},
 	{"rule 33 one's own event and memory cannot be opened", 0, ipcOwn},
 	{"driver: handles of nothing are refused", 0, ipcGarbage},
+	{"driver: an event keeps its handle", 0, ipcKept},
+	{"driver: a handle of memory is of the whole allocation", 0, ipcWhole},
 }
 
 // shared makes an interprocess event of the first device.
@@ -82,6 +85,25 @@ func ipcGarbage(b *bench) {
 			b.want("IPCOpenEventHandle", r, driver.ErrorMapFailed)
 			_, r = b.IPCOpenMemHandle(h, driver.IPCMemLazyEnablePeerAccess)
 			b.want("IPCOpenMemHandle", r, driver.ErrorInvalidValue)
+		}
+	})
+}
+
+func ipcKept(b *bench) {
+	s, e := b.stream(0), b.shared()
+	h := b.ipcHandle(e)
+	b.ok("EventRecord", b.EventRecord(e, s))
+	equal(b, "the handle of an event, asked for again", b.ipcHandle(e), h)
+}
+
+func ipcWhole(b *bench) {
+	b.with(0, func() {
+		whole, r := b.IPCGetMemHandle(b.devices[0])
+		b.need("IPCGetMemHandle", r)
+		for _, offset := range []driver.DevicePtr{0, 1, arenaSize - 1} {
+			h, r := b.IPCGetMemHandle(b.devices[0] + offset)
+			b.ok("IPCGetMemHandle", r)
+			equal(b, fmt.Sprintf("the handle of byte %d of an allocation", offset), h, whole)
 		}
 	})
 }

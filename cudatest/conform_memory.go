@@ -3,6 +3,7 @@ package cudatest
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
@@ -22,6 +23,8 @@ var copyRows = []row{
 var memoryRows = []row{
 	{"driver: an allocation of nothing is refused", 0, allocNothing},
 	{"driver: an allocation lessens free memory", 0, allocLessens},
+	{"driver: an address tells its allocation", 0, addressRange},
+	{"driver: an allocation ends behind its last byte", 0, addressBehind},
 	{"driver: pinned memory is for all devices", 2, pinnedForAll},
 	{"driver: a stream writes a word that the host sees", 0, writeValue},
 	{"driver: a stream waits for a word in four ways", 0, waitValue},
@@ -122,6 +125,28 @@ func allocLessens(b *bench) {
 		b.ok("MemGetInfo", r)
 		if before > total || after+n/2 > before {
 			b.t.Fatalf("of %d bytes, %d were free before and %d after an allocation of %d", total, before, after, n)
+		}
+	})
+}
+
+func addressRange(b *bench) {
+	b.with(0, func() {
+		for _, offset := range []driver.DevicePtr{0, 1, arenaSize / 2, arenaSize - 1} {
+			base, n, r := b.MemGetAddressRange(b.devices[0] + offset)
+			b.ok("MemGetAddressRange", r)
+			equal(b, fmt.Sprintf("where the allocation of its byte %d begins", offset), base, b.devices[0])
+			equal(b, fmt.Sprintf("how long the allocation of its byte %d is", offset), n, arenaSize)
+		}
+	})
+}
+
+// addressBehind asks no more than that: another allocation may begin there.
+func addressBehind(b *bench) {
+	b.with(0, func() {
+		behind := b.devices[0] + arenaSize
+		base, n, r := b.MemGetAddressRange(behind)
+		if r == driver.Success && base < behind {
+			b.t.Fatalf("MemGetAddressRange: %d bytes at %#x hold what is behind %d bytes at %#x", n, base, arenaSize, b.devices[0])
 		}
 	})
 }

@@ -18,6 +18,7 @@ var poolRows = []row{
 	{"driver: pool memory can be freed once", 0, poolDoubleFree},
 	{"driver: pool and plain memory can be freed either way", 0, poolEitherFree},
 	{"driver: pool memory has no IPC handle", 0, poolNoHandle},
+	{"driver: pool memory has no words for streams", 0, poolNoWords},
 	{"driver: a copy may not run over the end of pool memory", 0, poolBounds},
 	{"driver: memory from outside cannot be freed in a capture", 0, poolCapturedFree},
 	{"driver: allocation and release end a global capture", 0, poolEndsCapture},
@@ -157,6 +158,16 @@ func poolNoHandle(b *bench) {
 		_, r := b.IPCGetMemHandle(p)
 		b.want("IPCGetMemHandle", r, driver.ErrorInvalidValue)
 	})
+}
+
+func poolNoWords(b *bench) {
+	s := b.stream(0)
+	p := b.alloc(b.pool(0), 4096, s)
+	defer b.MemFreeAsync(p, s)
+	if r := b.StreamWriteValue32(s, p, 1, 0); r != driver.ErrorInvalidValue {
+		b.need("StreamWriteValue32", r)
+		b.want("StreamWriteValue32", r, driver.ErrorInvalidValue)
+	}
 }
 
 func poolBounds(b *bench) {

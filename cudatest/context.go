@@ -9,6 +9,7 @@ import (
 type context struct {
 	proc      *Process
 	dev       *device
+	ordinal   int // of the device, as the process numbers them
 	handle    driver.Context
 	refs      int
 	destroyed bool
@@ -40,7 +41,7 @@ func (p *Process) contextHandle(ordinal int) driver.Context {
 
 // ordinal returns the device of a context handle, or -1.
 func (p *Process) ordinal(h driver.Context) int {
-	for i := range p.contexts {
+	for i := range p.devices {
 		if p.contextHandle(i) == h {
 			return i
 		}
@@ -70,7 +71,8 @@ func (p *Process) primary(ordinal int) *context {
 	if c == nil {
 		c = &context{
 			proc:    p,
-			dev:     p.gpu.devices[ordinal],
+			dev:     p.devices[ordinal],
+			ordinal: ordinal,
 			handle:  p.contextHandle(ordinal),
 			streams: map[*stream]struct{}{},
 			faultAt: never,
@@ -183,13 +185,13 @@ func (p *Process) ctxRecordEvent(ch driver.Context, h driver.Event) driver.Resul
 	case r != driver.Success:
 		return r
 	case e.ctx != c:
-		p.misuse("CtxRecordEvent", "event %#x of device %d for the context of device %d", h, e.ctx.dev.ordinal, c.dev.ordinal)
+		p.misuse("CtxRecordEvent", "event %#x of device %d for the context of device %d", h, e.ctx.ordinal, c.ordinal)
 		return driver.ErrorInvalidHandle
 	case p.capturedIn(c):
 		return driver.ErrorStreamCaptureUnsupported
 	}
 	ops := c.work()
-	if e.op.pending() && e.op.stuck { // as in EventRecord
+	if e.hangs() {
 		ops = append(ops, e.op)
 	}
 	switch {
@@ -213,7 +215,7 @@ func (c *context) drain() {
 
 // answer is what a call that has waited answers.
 func (c *context) answer() driver.Result {
-	if c.proc.dead {
+	if c.proc.dying {
 		return driver.ErrorDeinitialized
 	}
 	c.proc.shrinkPools()

@@ -109,7 +109,7 @@ func (p *Process) unreachable(fn string, s *stream, ends ...end) bool {
 	}
 	for _, e := range ends {
 		if b := e.block; b != nil && b.chunk != nil && !p.reaches(c, b) {
-			p.misuse(fn, "the context of device %d has no access to the pool of device %d", c.dev.ordinal, b.mem.dev.ordinal)
+			p.misuse(fn, "the context of device %d has no access to the pool of device %d", c.ordinal, b.ctx.ordinal)
 			return true
 		}
 	}
@@ -171,7 +171,7 @@ func (p *Process) memcpyPeerAsync(dst driver.DevicePtr, dstCtx driver.Context, s
 	}
 	to, ok := p.end(dst, n)
 	from, ok2 := p.end(src, n)
-	if !ok || !ok2 || to.device() != p.gpu.devices[i] || from.device() != p.gpu.devices[j] {
+	if !ok || !ok2 || to.device() != p.devices[i] || from.device() != p.devices[j] {
 		p.misuse("MemcpyPeerAsync", "%d bytes from %#x to %#x are not within allocations of these devices", n, src, dst)
 		return driver.ErrorInvalidValue
 	}
@@ -203,7 +203,7 @@ func (p *Process) memset(fn string, dst driver.DevicePtr, pattern []byte, n uint
 		return driver.ErrorInvalidValue
 	}
 	if !p.reaches(s.ctx, to.block) {
-		p.misuse(fn, "device %d has no access to %#x, which is memory of device %d", s.ctx.dev.ordinal, dst, to.device().ordinal)
+		p.misuse(fn, "device %d has no access to %#x, which is memory of device %d", s.ctx.ordinal, dst, p.number(to.device()))
 		return driver.ErrorInvalidValue
 	}
 	conf := &p.gpu.conf
@@ -230,8 +230,8 @@ func (p *Process) memsetD32Async(dst driver.DevicePtr, value uint32, n uint64, h
 // wordAt finds the aligned word at addr.
 func (p *Process) wordAt(fn string, addr driver.DevicePtr) (w *uint32, host bool) {
 	at, ok := p.end(addr, 4)
-	if addr%4 != 0 || !ok {
-		p.misuse(fn, "no aligned word at %#x", addr)
+	if addr%4 != 0 || !ok || at.block != nil && at.block.chunk != nil {
+		p.misuse(fn, "no aligned word at %#x, or one of a memory pool", addr)
 		return nil, false
 	}
 	return word32(at.data), at.host()

@@ -3,9 +3,13 @@ package cudatest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/purecuda/cuda/driver"
 )
+
+// number returns how the process numbers a device of those that it sees, else -1.
+func (p *Process) number(d *device) int { return slices.Index(p.devices, d) }
 
 // device checks an ordinal for the functions that need no context.
 func (p *Process) device(d driver.Device) driver.Result {
@@ -45,7 +49,7 @@ func (p *Process) deviceGetUUID(d driver.Device) (id driver.UUID, r driver.Resul
 	}
 	copy(id[:], "sim\x00")
 	binary.BigEndian.PutUint64(id[4:], p.gpu.serial)
-	binary.BigEndian.PutUint32(id[12:], uint32(d))
+	binary.BigEndian.PutUint32(id[12:], uint32(p.devices[d].ordinal))
 	return id, driver.Success
 }
 
@@ -53,7 +57,7 @@ func (p *Process) deviceGetPCIBusID(d driver.Device) (string, driver.Result) {
 	if r := p.device(d); r != driver.Success {
 		return "", r
 	}
-	return fmt.Sprintf("0000:%02X:00.0", int(d)+1), driver.Success
+	return fmt.Sprintf("0000:%02X:00.0", p.devices[d].ordinal+1), driver.Success
 }
 
 func (p *Process) deviceGetAttribute(a driver.Attribute, d driver.Device) (int32, driver.Result) {

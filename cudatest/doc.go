@@ -24,8 +24,8 @@
 // the bubble's: an hour of work takes exactly an hour of it, and no real time
 // while the driver itself is what waits. The GPU must then be made in the bubble.
 // A runtime cleanup runs outside all bubbles; it may destroy, free and release:
-// that leaves the bubble's clock and channels alone, and freeing device memory does
-// not wait there.
+// that leaves the bubble's clock and channels alone, and freeing device memory, or
+// closing another process's, does not wait there.
 //
 // The times are the simulation's and say nothing about a real GPU.
 //
@@ -47,6 +47,16 @@
 //
 // A host function runs on a goroutine of its own, one at a time for each device.
 // In a bubble it must have returned before the bubble ends.
+//
+// # Processes
+//
+// [GPU.NewProcess] adds a process to the machine, with a table of its own;
+// [GPU.NewProcessWith] adds one that sees other devices, is in another PID namespace
+// or is another user's. They share events and memory by the functions of the table
+// that begin with IPC, and find and watch each other by the table's Processes, where
+// each has a PID, counted from 1001. [Process.Kill] ends one as a signal does, at a
+// moment that the test chooses; [Process.BeginKill] separates the beginning of the
+// end from the end.
 //
 // # Strictness
 //

@@ -126,7 +126,7 @@ func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags u
 	case flags&^driver.EventRecordExternal != 0:
 		return driver.ErrorInvalidValue
 	case s.ctx != e.ctx:
-		p.misuse("EventRecord", "event %#x of device %d on a stream of device %d", h, e.ctx.dev.ordinal, s.ctx.dev.ordinal)
+		p.misuse("EventRecord", "event %#x of device %d on a stream of device %d", h, e.ctx.ordinal, s.ctx.ordinal)
 		return driver.ErrorInvalidHandle
 	}
 	if r := s.implicit(); r != driver.Success {
@@ -135,12 +135,14 @@ func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags u
 	switch {
 	case s.capture != nil && flags != 0:
 		return s.capture.add(s, &node{record: e})
+	case s.capture != nil && e.flags&driver.EventInterprocess != 0:
+		return driver.ErrorStreamCaptureUnsupported
 	case s.capture != nil:
 		return s.capture.mark(s, e)
 	case flags != 0:
 		return driver.ErrorIllegalState
 	}
-	if e.op.pending() && e.op.stuck { // not even recording it anew frees a dead process's event
+	if e.hangs() {
 		s.submit(&op{}, e.op)
 	}
 	if e.timing() {
@@ -154,6 +156,12 @@ func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags u
 
 // timing reports whether e was made to tell the time.
 func (e *event) timing() bool { return e.flags&driver.EventDisableTiming == 0 }
+
+// hangs reports whether e hangs on the work of a dead process for good: not even
+// recording it anew frees an event that processes share.
+func (e *event) hangs() bool {
+	return e.op.pending() && e.op.stuck && e.flags&driver.EventInterprocess != 0
+}
 
 // recorded makes e stand for the end of o, outside any capture; of nil if it is
 // done already.
@@ -200,6 +208,9 @@ func (p *Process) streamWaitEvent(sh driver.Stream, h driver.Event, flags uint32
 		return s.join(e)
 	case s.capture != nil:
 		s.capture.kill()
+		if e.flags&driver.EventInterprocess != 0 {
+			return driver.ErrorStreamCaptureUnsupported
+		}
 		return driver.ErrorStreamCaptureIsolation
 	case !e.op.pending() || e.op == s.tail:
 		return driver.Success

@@ -26,8 +26,9 @@ type GPU struct {
 	alarm   *time.Timer   // for effects that the CPU can see without asking
 	alarmAt int64         // when it goes off; never if it is not set
 	devices []*device
-	procs   []*Process
-	streams uint64 // handles given out, of all processes
+	procs   []*Process // the dead ones too
+	lastPID int        // that was given out
+	streams uint64     // handles given out, of all processes
 	events  uint64
 	graphs  uint64
 	execs   uint64
@@ -65,6 +66,7 @@ func New(c Config) *GPU {
 		epoch:   time.Now(),
 		exports: map[uint64]any{},
 		alarmAt: never,
+		lastPID: firstPID - 1,
 	}
 	g.bubble = inBubble(g.epoch)
 	g.kernels = builtins(&g.conf)

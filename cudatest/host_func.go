@@ -35,7 +35,7 @@ func (g *GPU) callDue() {
 	later := g.due[:0]
 	for _, o := range g.due {
 		switch {
-		case o.ctx.proc.dead: // it never runs
+		case o.ctx.proc.dying: // it never runs
 		case o.ctx.calling:
 			later = append(later, o)
 		default:
@@ -53,7 +53,7 @@ func (g *GPU) call(o *op) {
 	defer runtime.UnlockOSThread()
 	p, id := o.ctx.proc, threadID()
 	g.mu.Lock()
-	dead := p.dead
+	ended := p.dying
 	p.hosts[id] = true
 	g.mu.Unlock()
 	defer func() { // also where the function ends the goroutine
@@ -61,14 +61,14 @@ func (g *GPU) call(o *op) {
 		defer g.mu.Unlock()
 		delete(p.hosts, id)
 		o.ctx.calling = false
-		if !p.dead {
+		if !p.dying {
 			g.advance()
 			g.settle(o)
 		}
 		g.advance()
 		g.rouse()
 	}()
-	if !dead {
+	if !ended {
 		o.host.Call()
 	}
 }
@@ -77,7 +77,7 @@ func (g *GPU) call(o *op) {
 // few calls are permitted that a real driver was seen to take.
 func (p *Process) readyTo(fn string) driver.Result {
 	switch {
-	case p.dead:
+	case p.dying:
 		return driver.ErrorDeinitialized
 	case !p.initialized:
 		return driver.ErrorNotInitialized

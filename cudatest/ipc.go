@@ -65,8 +65,10 @@ func (p *Process) ipcOpenEventHandle(ipc driver.IPCEventHandle) (driver.Event, d
 		return 0, driver.ErrorMapFailed
 	case e.ctx.proc == p:
 		return 0, driver.ErrorInvalidContext
+	case e.ctx.proc.conf.OtherUser != p.conf.OtherUser:
+		return 0, driver.ErrorMapFailed
 	case e.ctx.dev != c.dev:
-		p.misuse("IPCOpenEventHandle", "an event of device %d with a context of device %d", e.ctx.dev.ordinal, c.dev.ordinal)
+		p.misuse("IPCOpenEventHandle", "an event of another device than device %d, whose context is current", c.ordinal)
 		return 0, driver.ErrorMapFailed
 	}
 	h := p.newEvent(c, e.flags, e.record)
@@ -107,6 +109,10 @@ func (p *Process) ipcOpenMemHandle(ipc driver.IPCMemHandle, flags uint32) (drive
 		return 0, driver.ErrorInvalidValue
 	case from.ctx.proc == p:
 		return 0, driver.ErrorInvalidContext
+	case p.number(from.mem.dev) < 0:
+		return 0, driver.ErrorInvalidValue
+	case c.dev != from.mem.dev && !g.peers(c.dev, from.mem.dev):
+		return 0, driver.ErrorPeerAccessUnsupported
 	}
 	for _, b := range p.blocks { // opening again gives the same address
 		if b.mem == from.mem && b.ctx == c {
@@ -120,6 +126,8 @@ func (p *Process) ipcOpenMemHandle(ipc driver.IPCMemHandle, flags uint32) (drive
 	return driver.DevicePtr(b.base), driver.Success
 }
 
+// ipcCloseMemHandle waits until the device is idle if nothing of the process has the
+// memory open any more, but not in a cleanup: see the package's comment.
 func (p *Process) ipcCloseMemHandle(ptr driver.DevicePtr) driver.Result {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
@@ -131,9 +139,18 @@ func (p *Process) ipcCloseMemHandle(ptr driver.DevicePtr) driver.Result {
 		p.misuse("IPCCloseMemHandle", "%#x was not opened", ptr)
 		return driver.ErrorInvalidValue
 	}
-	if b.opened--; b.opened == 0 {
-		b.opened = 1 // so that it is not taken for an allocation
-		p.remove(b)
+	if b.opened > 1 {
+		b.opened--
+		return driver.Success
 	}
-	return driver.Success
+	b.ctx.drain() // lets go of the lock
+	switch {
+	case b.data == nil:
+		return driver.ErrorInvalidValue // somebody else closed it meanwhile
+	case b.opened > 1:
+		b.opened-- // or opened it again
+	default:
+		p.remove(b) // still counted once, so that it is not taken for an allocation
+	}
+	return b.ctx.answer()
 }

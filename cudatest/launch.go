@@ -42,7 +42,7 @@ func (p *Process) launch(fn string, l *Launch, fh driver.Func, sh driver.Stream,
 	case r != driver.Success:
 		return r
 	case f.mod.ctx != s.ctx:
-		p.misuse(fn, "the kernel %s is of device %d, and the stream %#x of device %d", f.name, f.mod.ctx.dev.ordinal, sh, s.ctx.dev.ordinal)
+		p.misuse(fn, "the kernel %s is of device %d, and the stream %#x of device %d", f.name, f.mod.ctx.ordinal, sh, s.ctx.ordinal)
 		return driver.ErrorInvalidHandle
 	}
 	l.f, l.k = f, p.gpu.kernels[f.name]

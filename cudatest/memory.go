@@ -141,6 +141,22 @@ func (p *Process) memGetInfo() (free, total uint64, r driver.Result) {
 	return total - c.dev.used, total, driver.Success
 }
 
+// memGetAddressRange does not find another device's memory: a real driver was seen
+// to miss it, though not always.
+func (p *Process) memGetAddressRange(ptr driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+	p.gpu.mu.Lock()
+	defer p.gpu.mu.Unlock()
+	c, r := p.here("MemGetAddressRange")
+	if r != driver.Success {
+		return 0, 0, r
+	}
+	b := p.contains(uint64(ptr))
+	if b == nil || !b.host && b.ctx != c {
+		return 0, 0, driver.ErrorNotFound
+	}
+	return driver.DevicePtr(b.base), b.size, driver.Success
+}
+
 func (p *Process) memAlloc(n uint64) (driver.DevicePtr, driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()

@@ -94,6 +94,32 @@ func TestRanges(t *testing.T) {
 	require.Equal(t, driver.ErrorInvalidValue, b.MemsetD8Async(p, 0, 1, s), "freed")
 }
 
+func TestAddressRange(t *testing.T) {
+	b := newBed(t, Config{Devices: 2})
+	p, next, far, host := b.mem(0, 1000), b.mem(0, 1000), b.mem(1, 1000), driver.HostPtr(at(b.pinned(1000)))
+	b.on(0, func() {
+		for addr, want := range map[driver.DevicePtr]driver.DevicePtr{
+			p: p, p + 1: p, p + 999: p, next: next, host + 999: host,
+			0: 0, p + 1000: 0, next - 1: 0, 4711: 0,
+			far: 0, // of another device than the current one
+		} {
+			base, n, r := b.MemGetAddressRange(addr)
+			if want == 0 {
+				require.Equal(t, driver.ErrorNotFound, r)
+				continue
+			}
+			b.ok(r)
+			require.Equal(t, want, base)
+			require.EqualValues(t, 1000, n)
+		}
+		b.ok(b.MemFree(p))
+		_, _, r := b.MemGetAddressRange(p)
+		require.Equal(t, driver.ErrorNotFound, r)
+	})
+	_, _, r := b.MemGetAddressRange(next)
+	require.Equal(t, driver.ErrorInvalidContext, r)
+}
+
 func free(b *bed, p driver.DevicePtr) (r driver.Result) {
 	b.on(0, func() { r = b.MemFree(p) })
 	return r

@@ -27,7 +27,7 @@ func (p *Process) deviceCanAccessPeer(d, peer driver.Device) (int32, driver.Resu
 			return 0, r
 		}
 	}
-	if p.gpu.peers(p.gpu.devices[d], p.gpu.devices[peer]) {
+	if p.gpu.peers(p.devices[d], p.devices[peer]) {
 		return 1, driver.Success
 	}
 	return 0, driver.Success

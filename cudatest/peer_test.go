@@ -119,3 +119,27 @@ func TestSetsNeedAccess(t *testing.T) {
 	b.on(0, func() { b.ok(b.CtxEnablePeerAccess(b.ctx[1], 0)) })
 	b.ok(b.MemsetD8Async(plain, 1, 64, s))
 }
+
+// Another process's memory can be opened on another device if that can reach it.
+func TestOpeningMemoryNeedsAPeer(t *testing.T) {
+	for _, c := range []struct {
+		conf Config
+		want driver.Result
+	}{
+		{Config{Devices: 2}, driver.Success},
+		{Config{Devices: 2, NoPeerAccess: true}, driver.ErrorPeerAccessUnsupported},
+	} {
+		a := newBed(t, c.conf)
+		b, p := newBedOn(t, a.gpu, a.gpu.NewProcess().API()), a.mem(0, 64)
+		a.on(0, func() {
+			h, r := a.IPCGetMemHandle(p)
+			a.ok(r)
+			for device, want := range []driver.Result{driver.Success, c.want} {
+				b.on(device, func() {
+					_, r := b.IPCOpenMemHandle(h, driver.IPCMemLazyEnablePeerAccess)
+					require.Equal(t, want, r)
+				})
+			}
+		})
+	}
+}

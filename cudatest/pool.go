@@ -71,12 +71,12 @@ func (p *Process) pool(fn string, h driver.MemPool) (*pool, driver.Result) {
 	if r := p.ready(); r != driver.Success {
 		return nil, r
 	}
-	for _, d := range p.gpu.devices {
+	for i, d := range p.devices {
 		if p.poolHandle(d) != h || p.gpu.conf.NoMemoryPools {
 			continue
 		}
 		p.gpu.advance()
-		if c := p.contexts[d.ordinal]; c != nil && c.fault != driver.Success {
+		if c := p.contexts[i]; c != nil && c.fault != driver.Success {
 			return nil, c.fault
 		}
 		return p.defaultPool(d), driver.Success

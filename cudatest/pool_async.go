@@ -32,7 +32,7 @@ func (p *Process) memAllocFromPoolAsync(n uint64, h driver.MemPool, on driver.St
 	if c == nil {
 		return 0, driver.ErrorOutOfMemory
 	}
-	b := &block{ctx: p.primary(q.dev.ordinal), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, made: caller()}
+	b := &block{ctx: p.primary(p.number(q.dev)), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, made: caller()}
 	p.insert(b)
 	poison(s, c)
 	return driver.DevicePtr(b.base), driver.Success

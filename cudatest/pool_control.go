@@ -11,7 +11,7 @@ func (p *Process) deviceGetDefaultMemPool(d driver.Device) (driver.MemPool, driv
 	if p.gpu.conf.NoMemoryPools {
 		return 0, driver.ErrorNotSupported
 	}
-	return p.poolHandle(p.gpu.devices[d]), driver.Success
+	return p.poolHandle(p.devices[d]), driver.Success
 }
 
 func (p *Process) memPoolSetAttribute(h driver.MemPool, a driver.MemPoolAttribute, value uint64) driver.Result {
@@ -68,10 +68,10 @@ func (p *Process) memPoolSetAccess(h driver.MemPool, access driver.MemAccess, co
 	case count != 1, access.LocationType != driver.MemLocationDevice,
 		!grant && access.Flags != driver.MemAccessNone:
 		return driver.ErrorInvalidValue
-	case access.LocationID < 0 || int(access.LocationID) >= len(p.gpu.devices):
+	case access.LocationID < 0 || int(access.LocationID) >= len(p.devices):
 		return driver.ErrorInvalidDevice
 	}
-	d := p.gpu.devices[access.LocationID]
+	d := p.devices[access.LocationID]
 	switch {
 	case d == q.dev && !grant, // a device always reaches its own
 		d != q.dev && !p.gpu.peers(d, q.dev):

@@ -1,21 +1,29 @@
 package cudatest
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/purecuda/cuda/driver"
 )
 
 // Process is a simulated process: its own handles, contexts and memory on the
 // GPUs that it shares with the other processes of the machine. Handles of one
 // process mean nothing to another; see the functions of the table that begin
-// with IPC.
+// with IPC. The table's Processes tell who else there is, and when a process ends.
 type Process struct {
-	gpu *GPU
-	api *driver.API
-	num int
+	gpu     *GPU
+	api     *driver.API
+	conf    ProcessConfig
+	num     int // among all processes of the machine
+	id      driver.Process
+	devices []*device // that it sees, in its own order
 
 	// The GPU's mutex guards the rest.
 	initialized bool
-	dead        bool
+	dying       bool               // its own code has come to its end
+	dead        bool               // and its work on the devices too
+	watches     map[*watch]bool    // by those who want to hear of that
 	contexts    []*context         // by ordinal; nil while there is none
 	threads     map[uint64]*thread // threads with a context or a capture mode
 	streams     map[driver.Stream]*stream
@@ -32,57 +40,64 @@ type Process struct {
 	misuses     misuseLog
 }
 
-// NewProcess returns another process on the machine. What [GPU.API] returns is
-// the table of the first one.
-func (g *GPU) NewProcess() *Process {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p := &Process{
-		gpu:      g,
-		num:      len(g.procs),
-		contexts: make([]*context, len(g.devices)),
-		threads:  map[uint64]*thread{},
-		streams:  map[driver.Stream]*stream{},
-		events:   map[driver.Event]*event{},
-		graphs:   map[driver.Graph]*graph{},
-		execs:    map[driver.GraphExec]*graphExec{},
-		modules:  map[driver.Module]*module{},
-		funcs:    map[driver.Func]*function{},
-		hosts:    map[uint64]bool{},
-		pools:    map[*device]*pool{},
-	}
-	p.api = p.table()
-	g.procs = append(g.procs, p)
-	return p
-}
-
 // API returns the process's table of driver functions.
 func (p *Process) API() *driver.API { return p.api }
 
-// Kill ends the process as a signal does. Its unfinished work never finishes,
-// nor does what waits for it in other processes: their queries answer NOT_READY
-// and their synchronizing calls block, for good. All of its table's functions
-// answer DEINITIALIZED from then on.
-func (p *Process) Kill() {
+// BeginKill is the first part of [Process.Kill]: the process's own code ends. All of
+// its table's functions answer DEINITIALIZED from now on, its host functions are not
+// called any more, and those who watch it hear that it is dying. Its memory and what
+// it has enqueued stay as they are, and that work goes on, until Kill: after a signal,
+// a real process's work goes on for some milliseconds, and it is gone only some
+// hundred milliseconds later.
+func (p *Process) BeginKill() {
 	g := p.gpu
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	if !p.dying {
+		g.advance()
+		p.dying = true
+		g.broadcast()
+	}
+	watches := slices.Collect(maps.Keys(p.watches))
+	g.mu.Unlock()
+	for _, w := range watches {
+		w.tell(false)
+	}
+}
+
+// Kill ends the process as a signal does, all at once; [Process.BeginKill] separates
+// the two parts that this has on a real machine. Its unfinished work never finishes,
+// nor does what waits for it in other processes: their queries answer NOT_READY
+// and their synchronizing calls block, for good. All of its table's functions
+// answer DEINITIALIZED from then on. Its events can still be opened, and its memory
+// stays for those who have it open. When Kill returns, those who watch the process
+// have heard that it is gone.
+func (p *Process) Kill() {
+	p.BeginKill()
+	g := p.gpu
+	g.mu.Lock()
+	watches := slices.Collect(maps.Keys(p.watches))
+	p.die()
+	g.mu.Unlock()
+	for _, w := range watches {
+		w.tell(true)
+	}
+}
+
+// die takes everything from a dying process.
+func (p *Process) die() {
 	if p.dead {
 		return
 	}
-	g.advance()
+	p.gpu.advance()
 	p.dead = true
-	g.strand()
+	p.gpu.strand()
 	for _, b := range p.blocks {
 		b.release()
 	}
 	for d := range p.pools {
 		p.dropPool(d)
 	}
-	for _, e := range p.events {
-		e.unexport()
-	}
-	p.blocks, p.threads, p.captures = nil, nil, nil
+	p.blocks, p.threads, p.captures, p.watches = nil, nil, nil, nil
 	clear(p.streams)
 	clear(p.events)
 	clear(p.graphs)
@@ -99,11 +114,11 @@ func (p *Process) initialize(flags uint32) driver.Result {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	switch {
-	case p.dead:
+	case p.dying:
 		return driver.ErrorDeinitialized
 	case flags != 0:
 		return driver.ErrorInvalidValue
-	case len(p.contexts) == 0:
+	case len(p.devices) == 0:
 		return driver.ErrorNoDevice
 	}
 	p.initialized = true

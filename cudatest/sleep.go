@@ -73,7 +73,7 @@ func (g *GPU) doze(d time.Duration, changed, wake <-chan struct{}) (woken bool) 
 // that forward is marked, so that it ends in a broadcast.
 func (p *Process) outlook(events []driver.Event) (until int64) {
 	g := p.gpu
-	if p.dead || !p.initialized {
+	if p.dying || !p.initialized {
 		return g.now
 	}
 	until = never

@@ -10,9 +10,10 @@ import (
 // simulated driver are missing.
 func (p *Process) table() *driver.API {
 	api := &driver.API{
-		Source: p.gpu.String(),
-		Kept:   &driver.Kept{},
-		Sleep:  p.sleep,
+		Source:    p.gpu.String(),
+		Kept:      &driver.Kept{},
+		Sleep:     p.sleep,
+		Processes: &driver.Processes{Find: p.findProcess, Watch: p.watchProcess},
 
 		Init:             p.initialize,
 		DriverGetVersion: p.driverGetVersion,
@@ -68,11 +69,12 @@ func (p *Process) table() *driver.API {
 		IPCOpenMemHandle:   p.ipcOpenMemHandle,
 		IPCCloseMemHandle:  p.ipcCloseMemHandle,
 
-		MemGetInfo:   p.memGetInfo,
-		MemAlloc:     p.memAlloc,
-		MemFree:      p.memFree,
-		MemHostAlloc: p.memHostAlloc,
-		MemFreeHost:  p.memFreeHost,
+		MemGetInfo:         p.memGetInfo,
+		MemAlloc:           p.memAlloc,
+		MemGetAddressRange: p.memGetAddressRange,
+		MemFree:            p.memFree,
+		MemHostAlloc:       p.memHostAlloc,
+		MemFreeHost:        p.memFreeHost,
 
 		MemcpyAsync:     p.memcpyAsync,
 		MemcpyHtoDAsync: p.memcpyHtoDAsync,

@@ -113,5 +113,5 @@ func (p *Process) ctxGetDevice() (driver.Device, driver.Result) {
 	if r != driver.Success {
 		return 0, r
 	}
-	return driver.Device(c.dev.ordinal), driver.Success
+	return driver.Device(c.ordinal), driver.Success
 }

@@ -1,10 +1,8 @@
 package cudatest
 
 import (
-	"cmp"
 	"container/heap"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/purecuda/cuda/driver"
@@ -46,6 +44,7 @@ func (t *timeline) submit(o *op, preds ...*op) *op {
 			continue
 		}
 		o.preds = append(o.preds, p)
+		o.stuck = o.stuck || p.stuck
 		if p.state == known {
 			o.start = max(o.start, p.finish)
 		} else {
@@ -53,7 +52,7 @@ func (t *timeline) submit(o *op, preds ...*op) *op {
 			o.unknowns++
 		}
 	}
-	if o.visible {
+	if o.visible && !o.stuck {
 		t.visible++
 	}
 	if o.unknowns == 0 {
@@ -184,41 +183,6 @@ func (t *timeline) look() (any bool) {
 		any = true
 	}
 	return any
-}
-
-// strand makes the work of a dead process, and all that depends on it, never
-// finish.
-func (t *timeline) strand() {
-	// In the order of submission dependencies come before what depends on them.
-	all := append(append([]*op(nil), t.pending...), t.armed...)
-	slices.SortFunc(all, func(a, b *op) int { return cmp.Compare(a.seq, b.seq) })
-	for _, o := range all {
-		o.stuck = o.stuck || o.ctx.proc.dead
-		for _, p := range o.preds {
-			o.stuck = o.stuck || p.stuck
-		}
-		if o.kind == faultOp {
-			o.ctx.faultAt = never
-		}
-	}
-	t.pending, t.armed, t.unarmed = nil, nil, 0
-	for _, o := range all {
-		switch {
-		case o.stuck:
-			o.state = unknown
-		case o.armed && o.state == unknown:
-			t.armed = append(t.armed, o)
-		default:
-			if o.state == unknown {
-				t.unarmed++
-			}
-			if o.kind == faultOp {
-				o.ctx.faultAt = min(o.ctx.faultAt, o.finish)
-			}
-			heap.Push(&t.pending, o)
-		}
-	}
-	t.broadcast()
 }
 
 // broadcast makes all waiters look again.

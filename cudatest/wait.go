@@ -85,7 +85,7 @@ func (g *GPU) rouse() {
 	})
 }
 
-// await blocks until o is done, or c is broken or dead. The caller holds g.mu,
+// await blocks until o is done, or c is broken or its process ends. The caller holds g.mu,
 // before and after, and finds out which of these it was.
 //
 // Waiting is on the timeline's clock and on channels made here, so that it
@@ -98,7 +98,7 @@ func (g *GPU) await(c *context, o *op) {
 		}
 		g.advanceTo(now)
 		g.callDue()
-		if o == nil || o.state == done || c.fault != driver.Success || c.proc.dead {
+		if o == nil || o.state == done || c.fault != driver.Success || c.proc.dying {
 			return
 		}
 		until := c.faultAt
@@ -145,7 +145,7 @@ func (g *GPU) await(c *context, o *op) {
 // waiter at a time does it for all of them; the next takes over when it leaves.
 func (g *GPU) poll(c *context, o *op) {
 	g.polling, g.polled = true, make(chan struct{})
-	for o.state == unknown && len(g.armed) > 0 && c.fault == driver.Success && !c.proc.dead {
+	for o.state == unknown && len(g.armed) > 0 && c.fault == driver.Success && !c.proc.dying {
 		later := g.pollLater()
 		g.mu.Unlock()
 		if g.bubble {

@@ -45,6 +45,9 @@ type API struct {
 	// forbids to ask), when it has received from wake, or, if limit is positive,
 	// after that time. It may return early. It blocks the goroutine and no thread.
 	Sleep func(events []Event, limit time.Duration, wake <-chan struct{})
+	// Processes, unless nil, are the processes that share the devices, where those are
+	// not the operating system's.
+	Processes *Processes
 
 	// The driver.
 	Init             func(flags uint32) Result        `cu:"cuInit" since:"2000"`
@@ -117,11 +120,12 @@ type API struct {
 	IPCCloseMemHandle  func(p DevicePtr) Result                                   `cu:"cuIpcCloseMemHandle" since:"4010"`    // ctx
 
 	// Memory.
-	MemGetInfo   func() (free, total uint64, r Result)                         `cu:"cuMemGetInfo_v2" since:"3020"` // ctx
-	MemAlloc     func(bytes uint64) (p DevicePtr, r Result)                    `cu:"cuMemAlloc_v2" since:"3020"`   // ctx
-	MemFree      func(p DevicePtr) Result                                      `cu:"cuMemFree_v2" since:"3020"`    // ctx; blocks until the device is idle
-	MemHostAlloc func(bytes uint64, flags uint32) (p unsafe.Pointer, r Result) `cu:"cuMemHostAlloc" since:"2020"`  // ctx
-	MemFreeHost  func(p unsafe.Pointer) Result                                 `cu:"cuMemFreeHost" since:"2000"`   // ctx
+	MemGetInfo         func() (free, total uint64, r Result)                         `cu:"cuMemGetInfo_v2" since:"3020"`         // ctx
+	MemAlloc           func(bytes uint64) (p DevicePtr, r Result)                    `cu:"cuMemAlloc_v2" since:"3020"`           // ctx
+	MemGetAddressRange func(p DevicePtr) (base DevicePtr, bytes uint64, r Result)    `cu:"cuMemGetAddressRange_v2" since:"3020"` // ctx
+	MemFree            func(p DevicePtr) Result                                      `cu:"cuMemFree_v2" since:"3020"`            // ctx; blocks until the device is idle
+	MemHostAlloc       func(bytes uint64, flags uint32) (p unsafe.Pointer, r Result) `cu:"cuMemHostAlloc" since:"2020"`          // ctx
+	MemFreeHost        func(p unsafe.Pointer) Result                                 `cu:"cuMemFreeHost" since:"2000"`           // ctx
 
 	// Host memory that somebody else allocated.
 	MemHostRegister         func(p unsafe.Pointer, bytes uint64, flags uint32) Result    `cu:"cuMemHostRegister_v2" since:"6050"`         // ctx

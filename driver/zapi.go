@@ -62,6 +62,7 @@ var Functions = []Function{
 	{Field: "IPCCloseMemHandle", Symbol: "cuIpcCloseMemHandle", Else: "", Since: 4010},
 	{Field: "MemGetInfo", Symbol: "cuMemGetInfo_v2", Else: "", Since: 3020},
 	{Field: "MemAlloc", Symbol: "cuMemAlloc_v2", Else: "", Since: 3020},
+	{Field: "MemGetAddressRange", Symbol: "cuMemGetAddressRange_v2", Else: "", Since: 3020},
 	{Field: "MemFree", Symbol: "cuMemFree_v2", Else: "", Since: 3020},
 	{Field: "MemHostAlloc", Symbol: "cuMemHostAlloc", Else: "", Since: 2020},
 	{Field: "MemFreeHost", Symbol: "cuMemFreeHost", Else: "", Since: 2000},
@@ -329,163 +330,167 @@ func (a *API) fill() (missing []Function) {
 		missing = append(missing, Functions[55])
 		a.MemAlloc = func(uint64) (p DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
-	if a.MemFree == nil {
+	if a.MemGetAddressRange == nil {
 		missing = append(missing, Functions[56])
+		a.MemGetAddressRange = func(DevicePtr) (base DevicePtr, bytes uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
+	}
+	if a.MemFree == nil {
+		missing = append(missing, Functions[57])
 		a.MemFree = func(DevicePtr) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostAlloc == nil {
-		missing = append(missing, Functions[57])
+		missing = append(missing, Functions[58])
 		a.MemHostAlloc = func(uint64, uint32) (p unsafe.Pointer, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFreeHost == nil {
-		missing = append(missing, Functions[58])
+		missing = append(missing, Functions[59])
 		a.MemFreeHost = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostRegister == nil {
-		missing = append(missing, Functions[59])
+		missing = append(missing, Functions[60])
 		a.MemHostRegister = func(unsafe.Pointer, uint64, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostUnregister == nil {
-		missing = append(missing, Functions[60])
+		missing = append(missing, Functions[61])
 		a.MemHostUnregister = func(unsafe.Pointer) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemHostGetDevicePointer == nil {
-		missing = append(missing, Functions[61])
+		missing = append(missing, Functions[62])
 		a.MemHostGetDevicePointer = func(unsafe.Pointer, uint32) (d DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.DeviceGetDefaultMemPool == nil {
-		missing = append(missing, Functions[62])
+		missing = append(missing, Functions[63])
 		a.DeviceGetDefaultMemPool = func(Device) (p MemPool, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolSetAttribute == nil {
-		missing = append(missing, Functions[63])
+		missing = append(missing, Functions[64])
 		a.MemPoolSetAttribute = func(MemPool, MemPoolAttribute, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolGetAttribute == nil {
-		missing = append(missing, Functions[64])
+		missing = append(missing, Functions[65])
 		a.MemPoolGetAttribute = func(MemPool, MemPoolAttribute) (value uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolSetAccess == nil {
-		missing = append(missing, Functions[65])
+		missing = append(missing, Functions[66])
 		a.MemPoolSetAccess = func(MemPool, MemAccess, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemPoolTrimTo == nil {
-		missing = append(missing, Functions[66])
+		missing = append(missing, Functions[67])
 		a.MemPoolTrimTo = func(MemPool, uint64) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemAllocFromPoolAsync == nil {
-		missing = append(missing, Functions[67])
+		missing = append(missing, Functions[68])
 		a.MemAllocFromPoolAsync = func(uint64, MemPool, Stream) (addr DevicePtr, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemFreeAsync == nil {
-		missing = append(missing, Functions[68])
+		missing = append(missing, Functions[69])
 		a.MemFreeAsync = func(DevicePtr, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.DeviceCanAccessPeer == nil {
-		missing = append(missing, Functions[69])
+		missing = append(missing, Functions[70])
 		a.DeviceCanAccessPeer = func(Device, Device) (can int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.CtxEnablePeerAccess == nil {
-		missing = append(missing, Functions[70])
+		missing = append(missing, Functions[71])
 		a.CtxEnablePeerAccess = func(Context, uint32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.CtxDisablePeerAccess == nil {
-		missing = append(missing, Functions[71])
+		missing = append(missing, Functions[72])
 		a.CtxDisablePeerAccess = func(Context) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyAsync == nil {
-		missing = append(missing, Functions[72])
+		missing = append(missing, Functions[73])
 		a.MemcpyAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyHtoDAsync == nil {
-		missing = append(missing, Functions[73])
+		missing = append(missing, Functions[74])
 		a.MemcpyHtoDAsync = func(DevicePtr, unsafe.Pointer, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoHAsync == nil {
-		missing = append(missing, Functions[74])
+		missing = append(missing, Functions[75])
 		a.MemcpyDtoHAsync = func(unsafe.Pointer, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyDtoDAsync == nil {
-		missing = append(missing, Functions[75])
+		missing = append(missing, Functions[76])
 		a.MemcpyDtoDAsync = func(DevicePtr, DevicePtr, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemcpyPeerAsync == nil {
-		missing = append(missing, Functions[76])
+		missing = append(missing, Functions[77])
 		a.MemcpyPeerAsync = func(DevicePtr, Context, DevicePtr, Context, uint64, Stream) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.Memcpy2DAsync == nil {
-		missing = append(missing, Functions[77])
+		missing = append(missing, Functions[78])
 		a.Memcpy2DAsync = func(Memcpy2D, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD8Async == nil {
-		missing = append(missing, Functions[78])
+		missing = append(missing, Functions[79])
 		a.MemsetD8Async = func(DevicePtr, uint8, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD16Async == nil {
-		missing = append(missing, Functions[79])
+		missing = append(missing, Functions[80])
 		a.MemsetD16Async = func(DevicePtr, uint16, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.MemsetD32Async == nil {
-		missing = append(missing, Functions[80])
+		missing = append(missing, Functions[81])
 		a.MemsetD32Async = func(DevicePtr, uint32, uint64, Stream) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.ModuleLoadDataEx == nil {
-		missing = append(missing, Functions[81])
+		missing = append(missing, Functions[82])
 		a.ModuleLoadDataEx = func(unsafe.Pointer, uint32, unsafe.Pointer, unsafe.Pointer) (m Module, r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.ModuleUnload == nil {
-		missing = append(missing, Functions[82])
+		missing = append(missing, Functions[83])
 		a.ModuleUnload = func(Module) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.ModuleGetFunction == nil {
-		missing = append(missing, Functions[83])
+		missing = append(missing, Functions[84])
 		a.ModuleGetFunction = func(Module, string) (f Func, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncGetAttribute == nil {
-		missing = append(missing, Functions[84])
+		missing = append(missing, Functions[85])
 		a.FuncGetAttribute = func(FuncAttribute, Func) (v int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncSetAttribute == nil {
-		missing = append(missing, Functions[85])
+		missing = append(missing, Functions[86])
 		a.FuncSetAttribute = func(Func, FuncAttribute, int32) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.FuncGetParamInfo == nil {
-		missing = append(missing, Functions[86])
+		missing = append(missing, Functions[87])
 		a.FuncGetParamInfo = func(Func, uint64) (offset uint64, size uint64, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.OccupancyMaxActiveBlocksPerMultiprocessor == nil {
-		missing = append(missing, Functions[87])
+		missing = append(missing, Functions[88])
 		a.OccupancyMaxActiveBlocksPerMultiprocessor = func(Func, int32, uint64) (blocks int32, r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	if a.OccupancyMaxPotentialBlockSize == nil {
-		missing = append(missing, Functions[88])
+		missing = append(missing, Functions[89])
 		a.OccupancyMaxPotentialBlockSize = func(Func, uintptr, uint64, int32) (gridSize int32, blockSize int32, r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchKernel == nil {
-		missing = append(missing, Functions[89])
+		missing = append(missing, Functions[90])
 		a.LaunchKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer, unsafe.Pointer) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchCooperativeKernel == nil {
-		missing = append(missing, Functions[90])
+		missing = append(missing, Functions[91])
 		a.LaunchCooperativeKernel = func(Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, Stream, unsafe.Pointer) (r Result) {
 			r = ErrorCallRequiresNewerDriver
 			return
 		}
 	}
 	if a.LaunchHostFunc == nil {
-		missing = append(missing, Functions[91])
+		missing = append(missing, Functions[92])
 		a.LaunchHostFunc = func(Stream, HostFunc) (r Result) { r = ErrorCallRequiresNewerDriver; return }
 	}
 	return missing

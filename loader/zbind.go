@@ -457,6 +457,15 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 			return
 		}
 	}
+	if fn := sym("cuMemGetAddressRange_v2"); fn != 0 {
+		api.MemGetAddressRange = func(p driver.DevicePtr) (base driver.DevicePtr, bytes uint64, r driver.Result) {
+			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, 0, uintptr(p)}}
+			r = driver.Result(frame.CallOut(0, 2))
+			base = *(*driver.DevicePtr)(unsafe.Pointer(&frame.Out[0]))
+			bytes = *(*uint64)(unsafe.Pointer(&frame.Out[1]))
+			return
+		}
+	}
 	if fn := sym("cuMemFree_v2"); fn != 0 {
 		api.MemFree = func(p driver.DevicePtr) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p)}}
