@@ -72,7 +72,7 @@ func TestArrows(t *testing.T) {
 }
 
 func testArrows(t *testing.T, pkgs map[string]pkg) {
-	for _, name := range []string{module, module + "/driver", module + "/cudatest", module + "/loader"} {
+	for _, name := range []string{module, module + "/driver", module + "/cudatest", module + "/loader", module + "/ipc"} {
 		require.Contains(t, pkgs, name)
 	}
 	for _, dep := range pkgs[module+"/driver"].Deps {
@@ -82,6 +82,10 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 		require.True(t, pkgs[dep].Standard || dep == module+"/driver" || dep == module+"/internal/kernels" || within(dep, module+"/cudatest"),
 			"cudatest needs the contract and kernels only, but reaches %s", dep)
 	}
+	for _, dep := range pkgs[module+"/internal/proc"].Deps {
+		require.True(t, pkgs[dep].Standard || dep == module+"/driver", "internal/proc needs the contract only, but reaches %s", dep)
+	}
+	require.NotContains(t, pkgs[module].Deps, module+"/ipc", "ipc is built on package cuda, and not the reverse")
 	for _, dep := range pkgs[module+"/internal/kernels"].Deps {
 		require.True(t, pkgs[dep].Standard, "kernels are text, but reach %s", dep)
 	}
@@ -95,6 +99,8 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 			switch {
 			case imported == module+"/loader":
 				require.Equal(t, module, path, "only package cuda imports loader")
+			case imported == module+"/internal/proc":
+				require.Contains(t, []string{module, module + "/ipc"}, path, "processes are watched for events and sessions")
 			case imported == module+"/internal/ccall":
 				require.Equal(t, module+"/loader", path, "only loader imports internal/ccall")
 			case within(imported, purego):

@@ -35,6 +35,7 @@ type Driver struct {
 	hostCalls hostCalls
 	watchers  [maxWatchers]watcher
 	waits     waitCounts
+	sharing   sharing
 
 	live      [kinds]atomic.Int64
 	forgotten atomic.Int64

@@ -61,6 +61,13 @@
 // work is done. Closing memory of [AllocAsync] waits for nothing; what the driver
 // makes of freeing plain and pinned memory is said at the Close methods.
 //
+// # Between processes
+//
+// Events and memory of [Alloc] can be shared with other processes of the machine,
+// PyTorch's among them: [Event.Export] and [Buffer.Export] give a [Token] to send,
+// [Driver.ImportEvent] and [ImportBuffer] open it, and waits for the event of a process
+// that dies end with [ErrPeerGone]. Package ipc connects two Go processes with that.
+//
 // # Errors
 //
 // Every error is an [*Error] that says what was tried. It matches the driver's

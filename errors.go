@@ -21,9 +21,15 @@ var (
 	ErrNotCompleted = errors.New("the event has not completed")
 	// ErrDeviceMismatch: two things that must be of one device are of two.
 	ErrDeviceMismatch = errors.New("not of the same device")
-	// ErrNotInterprocess: an IPC handle was asked of an event made without
-	// EventOptions.Interprocess.
-	ErrNotInterprocess = errors.New("the event was not made for use between processes")
+	// ErrNotInterprocess: an event made without EventOptions.Interprocess, or memory
+	// that is not of [Alloc], was to be shared with other processes.
+	ErrNotInterprocess = errors.New("not made for use between processes")
+	// ErrPeerGone: the process at the other end has died, or has left without a word.
+	// What it had not finished will never be.
+	ErrPeerGone = errors.New("the other process is gone")
+	// ErrUnreachable: a token comes from another machine, from before this one was
+	// started, or from another PID namespace.
+	ErrUnreachable = errors.New("not of a process that can be reached from here")
 	// ErrCaptured: the event was last recorded in a capture and says nothing outside it.
 	ErrCaptured = errors.New("the event belongs to a stream capture")
 	// ErrCapturing: what was asked would wait for a stream that is being captured

@@ -112,6 +112,10 @@ func (e *Event) record(op string, s *Stream) error {
 		h.release()
 		return mismatch(op, h.dev, s.dev)
 	}
+	if h.orphaned() {
+		h.release()
+		return &Error{Op: op, Err: ErrPeerGone, Detail: "the process that exported the event is gone, so that nobody could rely on the record"}
+	}
 	r := h.covers.begin(s.h)
 	if h.waits.Load() != 0 && !h.covers.void.Load() {
 		h.covers.abandon(r)
@@ -131,6 +135,11 @@ func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 	amid := captures.active.Load() != 0
 	if amid {
 		captures.beginning.Lock()
+		if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
+			captures.beginning.Unlock()
+			h.covers.end(rec, s.h, false)
+			return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
+		}
 	}
 	var r driver.Result
 	if e.opts.External {
@@ -182,6 +191,10 @@ func (e *Event) Wait(s *Stream) error {
 	if h.dev.driver != s.dev.driver {
 		return twoDrivers(op)
 	}
+	if h.orphaned() { // s would never run again, unless it is done
+		_, err := e.Query()
+		return named(err, op)
+	}
 	api := s.dev.driver.api
 	native := driver.Event(h.native)
 	word, from := h.covers.latest()
@@ -191,8 +204,13 @@ func (e *Event) Wait(s *Stream) error {
 		captures.beginning.Lock()
 		defer captures.beginning.Unlock()
 		c := s.capture()
-		if c != nil && !e.opts.External && e.recorded.Load() && h.captured.Load() != c.id {
-			return s.outside(op, "the event was recorded")
+		if c != nil && !e.opts.External && h.captured.Load() != c.id {
+			switch {
+			case e.recorded.Load():
+				return s.outside(op, "the event was recorded")
+			case e.opts.Interprocess: // by another process, or through another Event
+				return s.outside(op, "the event may have been recorded")
+			}
 		}
 	}
 	r := s.call(func(st driver.Stream) driver.Result {
@@ -247,8 +265,12 @@ func (e *Event) Query() (bool, error) {
 			return false, err
 		}
 	}
+	gone := h.orphaned()
 	r := h.dev.driver.undisturbed(h.queryEvent)
 	if r == driver.ErrorNotReady {
+		if gone {
+			return false, peerGone(op)
+		}
 		return false, nil
 	}
 	return r == driver.Success, checkEvent(op, r)

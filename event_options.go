@@ -12,7 +12,7 @@ type EventOptions struct {
 	// changes nothing for streams.
 	Blocking bool
 	// Interprocess makes the event usable for [Event.IPCHandle]. It excludes
-	// Timing.
+	// Timing, and records in a capture ([ErrCapturing]).
 	Interprocess bool
 	// External makes recording and waiting inside a stream capture nodes of the
 	// graph, which act at each replay, instead of orders within the capture.

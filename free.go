@@ -25,7 +25,7 @@ func (l *lifetime) free(h *handle) driver.Result {
 	events, r := l.lastUses()
 	c.beginning.RUnlock()
 	if r != driver.Success { // nothing says when it is safe
-		return r
+		return h.lost(r)
 	}
 	return freeAfter(h, events)
 }
@@ -125,14 +125,14 @@ func (l *lifetime) lastUses() ([]*handle, driver.Result) {
 // events are done, which it destroys. If they are not yet, it returns and a
 // goroutine waits for them. That of AllocAsync is always left to a goroutine,
 // because closing it must not wait for the device, as the driver's call does. That
-// of Alloc and RegisterHost is waited for.
+// of Alloc and RegisterHost, and what was imported, is waited for.
 func freeAfter(h *handle, events []*handle) driver.Result {
 	for len(events) > 0 && events[0].dev.driver.relaxed(events[0].queryEvent) == driver.Success {
 		events[0].dev.destroyEvent(driver.Event(events[0].native))
 		events = events[1:]
 	}
 	switch {
-	case h.kind == kindRegistered, h.mem.plain != nil: // the caller wants it back
+	case h.kind == kindRegistered, h.mem.plain != nil, h.shared != nil: // the caller wants it back
 		return freeLater(h, events)
 	case len(events) == 0 && h.kind != kindBuffer:
 		return h.dev.driver.relaxed(h.freeMemory)
@@ -167,11 +167,20 @@ func freeLater(h *handle, events []*handle) driver.Result {
 	for _, e := range events {
 		var failed *Error
 		if errors.As(e.outlast(), &failed) {
-			return failed.Code // the device has failed, and the process's memory there is lost
+			return h.lost(failed.Code)
 		}
 		e.dev.destroyEvent(driver.Event(e.native))
 	}
 	return h.dev.driver.relaxed(h.freeMemory)
+}
+
+// lost is called instead of freeing the memory of h. If the device has failed, this
+// process's memory there is lost, and its work over: whose memory it is can have it back.
+func (h *handle) lost(r driver.Result) driver.Result {
+	if h.shared != nil && r.Sticky() {
+		_ = h.dev.driver.relaxed(h.freeMemory) // fails likewise
+	}
+	return r
 }
 
 // end lets go of the streams.

@@ -43,6 +43,10 @@ type handle struct {
 
 	mem  *lifetime // of memory
 	held *held     // of a graph: what it needs
+
+	shared    *share                 // of what is not its own alone
+	given     *sharedKey             // the handle that other processes open it by
+	afterFree atomic.Pointer[func()] // of pinned host memory
 	// pointer is, for pinned host memory, the address again, as the pointer that
 	// the driver gave.
 	pointer unsafe.Pointer
@@ -67,6 +71,20 @@ func (h *handle) acquire() bool {
 	}
 	h.release()
 	return false
+}
+
+// tryRetain takes a reference for as long as somebody else has one, if only for a call
+// or as another object of the same: the owner may have let go.
+func (h *handle) tryRetain() bool {
+	for {
+		n := h.refs.Load()
+		if n <= letGo {
+			return false
+		}
+		if h.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // retain takes a reference while the caller holds one.
@@ -138,7 +156,11 @@ func (h *handle) destroyOnce() driver.Result {
 	if h.held != nil {
 		h.held.release()
 	}
+	if h.given != nil {
+		h.dev.driver.sharing.takeBack(h)
+	}
 	if r == driver.ErrorDeinitialized { // the process is ending, and everything with it
+		h.noteFree()
 		return driver.Success
 	}
 	return r
@@ -151,6 +173,9 @@ func (h *handle) destroy() driver.Result {
 	api := h.dev.driver.api
 	if e := h.spare.Swap(0); e != 0 {
 		h.dev.destroyEvent(driver.Event(e))
+	}
+	if h.shared != nil {
+		return h.shared.release(h)
 	}
 	switch h.kind {
 	case kindEvent, kindMilestone:
@@ -175,8 +200,11 @@ func (h *handle) destroy() driver.Result {
 // freeMemory frees memory that nothing uses any more. Plain device memory waits
 // for the device first.
 func (h *handle) freeMemory() driver.Result {
+	if h.shared != nil {
+		return h.shared.release(h)
+	}
 	api := h.dev.driver.api
-	return h.dev.bound(func() driver.Result {
+	r := h.dev.bound(func() driver.Result {
 		switch h.kind {
 		case kindHostBuffer:
 			return api.MemFreeHost(h.pointer)
@@ -189,6 +217,17 @@ func (h *handle) freeMemory() driver.Result {
 			return api.MemFree(driver.DevicePtr(h.native))
 		}
 	})
+	if r == driver.Success {
+		h.noteFree()
+	}
+	return r
+}
+
+// noteFree calls the function of [HostBuffer.AfterFree].
+func (h *handle) noteFree() {
+	if f := h.afterFree.Swap(nil); f != nil {
+		(*f)()
+	}
 }
 
 // foreign reports whether h is a stream that the library did not make and that

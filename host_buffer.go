@@ -134,6 +134,16 @@ func (b *HostBuffer[T]) Range(from, to int) (*HostBuffer[T], error) {
 // enqueue; see [Buffer.RecordStream].
 func (b *HostBuffer[T]) RecordStream(s *Stream) error { return recordStream(b, s) }
 
+// AfterFree has f called once when the memory is no longer pinned: after Close, when no
+// work in flight and no graph uses it any more. Memory that was registered can be unmapped
+// then. f is called on any goroutine and must not block; a later call of AfterFree
+// replaces it.
+func (b *HostBuffer[T]) AfterFree(f func()) {
+	if b != nil && b.h != nil && !b.part {
+		b.h.afterFree.Store(&f)
+	}
+}
+
 // Close frees the memory (cuMemFreeHost), or unpins what was registered
 // (cuMemHostUnregister). Slices of allocated memory are invalid from then on. If
 // work in flight still uses it, Close returns at once and a goroutine frees it when

@@ -16,15 +16,16 @@ import (
 // that is nil, on the current device of context.Background(). The event must
 // stay open for as long as another process uses it, and this process alive: a
 // stream that waits for a dead process's pending event waits for ever.
-func (e *Event) IPCHandle() (driver.IPCEventHandle, error) {
-	const op = "event ipc handle"
+func (e *Event) IPCHandle() (driver.IPCEventHandle, error) { return e.ipcHandle("event ipc handle") }
+
+func (e *Event) ipcHandle(op string) (driver.IPCEventHandle, error) {
 	var none driver.IPCEventHandle
 	if e == nil {
 		return none, nilEvent(op)
 	}
 	h, err := e.acquire(op)
 	if h == nil && err == nil && e.opts.Interprocess {
-		h, err = e.export(op)
+		h, err = e.createToExport(op)
 	}
 	if err != nil {
 		return none, err
@@ -35,16 +36,23 @@ func (e *Event) IPCHandle() (driver.IPCEventHandle, error) {
 	if !e.opts.Interprocess {
 		return none, &Error{Op: op, Err: ErrNotInterprocess, Detail: "make it with EventOptions{Interprocess: true}"}
 	}
+	if h.shared != nil {
+		return h.shared.handle(), nil
+	}
 	var bytes driver.IPCEventHandle
 	r := h.dev.bound(func() (r driver.Result) {
 		bytes, r = h.dev.driver.api.IPCGetEventHandle(driver.Event(h.native))
 		return r
 	})
-	return bytes, check(op, r)
+	if r != driver.Success {
+		return none, failure(op, r)
+	}
+	h.dev.driver.sharing.give(sharedKey{EventToken, bytes}, h)
+	return bytes, nil
 }
 
-// export makes an event that was never recorded, and acquires it.
-func (e *Event) export(op string) (*handle, error) {
+// createToExport makes an event that was never recorded, and acquires it.
+func (e *Event) createToExport(op string) (*handle, error) {
 	d := e.opts.Device
 	if d == nil {
 		var err error
@@ -61,27 +69,31 @@ func (e *Event) export(op string) (*handle, error) {
 // OpenEvent opens an event of another process on this machine by its IPC handle
 // (cuIpcOpenEventHandle). d must be the device on which the event was made.
 // The opened event has no timing; it may be recorded here as well, and then
-// marks this process's work for both. The handle of an event of this same
-// process is refused by the driver: use the event itself.
+// marks this process's work for both.
+//
+// A handle does not say whose it is. If that process dies before the event is done,
+// waits for it never end, and the driver may take the handle for that of a later
+// process. [Driver.ImportEvent] notices; [Driver.FindProcess] helps to make a [Token]
+// of a handle.
+//
+// Opening it again is cheap, and the handle of an event of this same process gives that
+// event again, see [Driver.ImportEvent].
 func (d *Device) OpenEvent(h driver.IPCEventHandle) (*Event, error) {
 	const op = "event open"
-	var native driver.Event
-	r := d.bound(func() (r driver.Result) {
-		native, r = d.driver.api.IPCOpenEventHandle(h)
-		return r
-	})
-	switch r {
-	case driver.Success:
-	case driver.ErrorInvalidContext:
-		return nil, &Error{Op: op, Code: r, Detail: "the handle may be of an event of this same process, which the driver does not open"}
-	case driver.ErrorMapFailed:
-		return nil, &Error{Op: op, Code: r, Detail: fmt.Sprintf("the handle is not of a living interprocess event on device %d of this machine, or the processes are in isolated namespaces", d.index)}
-	default:
-		return nil, failure(op, r)
+	if d == nil {
+		return nil, invalid(op, "the device is nil")
 	}
+	opened, err := d.driver.sharing.open(op, d, sharedKey{EventToken, h}, origin{})
+	if err != nil {
+		return nil, err
+	}
+	return d.adoptEvent(opened), nil
+}
+
+func (d *Device) adoptEvent(h *handle) *Event {
 	e := NewEvent(&EventOptions{Interprocess: true, Device: d})
-	e.adopt(newHandle(d, kindEvent, uint64(native)))
-	return e, nil
+	e.adopt(h)
+	return e
 }
 
 // EventFromIPCHandle is [Device.OpenEvent] for a handle that arrived as bytes,

@@ -236,8 +236,12 @@ func (h *handle) poll(op string) (over bool, err error) {
 	if err := h.notCaptured(op); err != nil { // since the wait began
 		return true, err
 	}
+	gone := h.orphaned() // asked first: what was done before it died counts
 	switch r := h.queryEvent(); r {
 	case driver.ErrorNotReady:
+		if gone {
+			return true, peerGone(op)
+		}
 		return false, nil
 	default:
 		return true, checkEvent(op, r)
