@@ -1,0 +1,203 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/proc"
+)
+
+// The importer dies. What it had is kept until nothing of it is left: when the
+// connection breaks, and even when it is dying, its work may still run.
+func TestImporterDies(t *testing.T) {
+	for name, lose := range map[string]func(a, b *end){
+		"noticed by the process":    func(a, b *end) { a.peers.die() },
+		"noticed by the connection": func(a, b *end) { b.abandon() },
+		"noticed by both":           func(a, b *end) { a.peers.die(); b.abandon() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t)
+			x := a.memory(t, 1)
+			require.NoError(t, a.Offer("x", x))
+			require.NoError(t, x.Close())
+			b.attach(t, "x")
+			withdrawn := started(func() error { return a.Withdraw(context.Background(), "x") })
+			shut := make(chan error, 1)
+			go func() { <-a.Done(); shut <- a.Shutdown(context.Background()) }()
+			silent(t, withdrawn)
+
+			begin := time.Now()
+			lose(a, b)
+			toldBy(t, a.Done())
+			require.Less(t, time.Since(begin), 100*time.Millisecond)
+			require.ErrorIs(t, a.Err(), cuda.ErrPeerGone)
+			silent(t, withdrawn)
+			silent(t, shut)
+			require.NotZero(t, a.live())
+
+			b.abandon()
+			b.sim.Kill()
+			a.peers.die()
+			silent(t, withdrawn)
+			a.peers.go_()
+			require.NoError(t, toldBy(t, withdrawn))
+			require.NoError(t, toldBy(t, shut))
+			require.Zero(t, a.live())
+			require.NoError(t, a.Withdraw(t.Context(), "x"), "it is no longer held by anybody")
+			b.peers.go_()
+		})
+	}
+}
+
+// The exporter dies. What was attached stays usable until it is closed, and nothing
+// else is done about it.
+func TestExporterDies(t *testing.T) {
+	a, b := pair(t)
+	x := a.memory(t, 1, 2)
+	require.NoError(t, a.Offer("x", x))
+	y := b.attach(t, "x")
+	wanted := b.Withdrawn("x")
+	a.abandon()
+	a.sim.Kill()
+	b.peers.die()
+	toldBy(t, b.Done())
+	require.ErrorIs(t, b.Err(), cuda.ErrPeerGone)
+	toldBy(t, wanted)
+	require.Equal(t, []float32{1, 2}, b.read(t, y))
+	b.peers.go_()
+	require.Equal(t, []float32{1, 2}, b.read(t, y))
+	require.NoError(t, b.Shutdown(t.Context()))
+	require.Zero(t, b.live())
+	a.peers.go_()
+	require.NoError(t, x.Close())
+}
+
+// A process that says goodbye and ends at once has left, and is not taken for dead.
+func TestGoodbyeBeforeDeath(t *testing.T) {
+	for range 20 {
+		a, b := pair(t)
+		require.NoError(t, b.Session.Close())
+		a.peers.die()
+		toldBy(t, a.Done())
+		require.ErrorIs(t, a.Err(), ErrLeft)
+	}
+}
+
+// It leaves and dies before it has let go.
+func TestGoodbyeAndDeath(t *testing.T) {
+	a, b := pair(t)
+	x := a.memory(t, 1)
+	require.NoError(t, a.Offer("x", x))
+	require.NoError(t, x.Close())
+	b.attach(t, "x")
+	b.mu.Lock()
+	b.left = true // says so, and does nothing about what is attached
+	b.post(message{Type: typeLeave})
+	b.mu.Unlock()
+	toldBy(t, a.Done())
+	require.ErrorIs(t, a.Err(), ErrLeft)
+	shut := started(func() error { return a.Shutdown(context.Background()) })
+	silent(t, shut)
+	b.abandon()
+	b.sim.Kill()
+	a.peers.die()
+	silent(t, shut)
+	a.peers.go_()
+	require.NoError(t, toldBy(t, shut))
+	require.ErrorIs(t, a.Err(), ErrLeft)
+	b.peers.go_()
+}
+
+func TestHooksOfLifeAndDeath(t *testing.T) {
+	type heard struct {
+		ends chan error
+		gone chan bool
+	}
+	listen := func(s *end) heard {
+		h := heard{make(chan error, 2), make(chan bool, 2)}
+		s.onEnd(func(err error) { h.ends <- err })
+		s.onGone(func() { h.gone <- true })
+		return h
+	}
+	stopped := func(s *end) {
+		stop := s.onEnd(func(error) { t.Error("called after stop") })
+		stop()
+		stop()
+		s.onGone(func() { t.Error("called after stop") })()
+	}
+	t.Run("left", func(t *testing.T) {
+		a, b := pair(t)
+		h := listen(a)
+		stopped(a)
+		x := a.memory(t, 1)
+		require.NoError(t, a.Offer("x", x))
+		require.NoError(t, x.Close())
+		y := b.attach(t, "x")
+		require.NoError(t, a.Session.Close())
+		require.ErrorIs(t, toldBy(t, h.ends), cuda.ErrClosed)
+		silent(t, h.gone)
+		require.NoError(t, y.Close())
+		toldBy(t, h.gone)
+		late := listen(a)
+		require.ErrorIs(t, toldBy(t, late.ends), cuda.ErrClosed)
+		toldBy(t, late.gone)
+	})
+	t.Run("died", func(t *testing.T) {
+		a, b := pair(t)
+		h := listen(a)
+		stopped(a)
+		b.abandon()
+		require.ErrorIs(t, toldBy(t, h.ends), cuda.ErrPeerGone)
+		require.NoError(t, a.Session.Close())
+		silent(t, h.gone)
+		a.peers.die()
+		silent(t, h.gone)
+		a.peers.go_()
+		toldBy(t, h.gone)
+		b.peers.go_()
+	})
+}
+
+// A process that has ended right after its hello is a peer that is gone.
+func TestPeerEndsAtOnce(t *testing.T) {
+	leavesNothing(t)
+	l := listening(t, nil)
+	ended := &driver.Processes{Find: proc.Find, Watch: func(driver.Process, func(), func()) (func(), error) { return nil, fs.ErrNotExist }}
+	s, err := Dial(t.Context(), l.path, &Options{processes: ended})
+	require.NoError(t, err)
+	toldBy(t, s.Done())
+	require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
+	require.NoError(t, s.Close())
+	s, err = l.Accept(within(t, 5*time.Second))
+	require.NoError(t, err)
+	toldBy(t, s.Done())
+	require.NoError(t, s.Close())
+}
+
+// A process that cannot be watched is no peer.
+func TestUnwatchablePeer(t *testing.T) {
+	for _, test := range []struct {
+		procs *driver.Processes
+		is    error
+	}{
+		{&driver.Processes{Find: proc.Find, Watch: func(driver.Process, func(), func()) (func(), error) { return nil, errors.ErrUnsupported }}, errors.ErrUnsupported},
+		{&driver.Processes{Find: func(int) (driver.Process, error) { return driver.Process{}, errors.ErrUnsupported }}, errors.ErrUnsupported},
+	} {
+		leavesNothing(t)
+		l := listening(t, nil)
+		_, err := Dial(t.Context(), l.path, &Options{processes: test.procs})
+		require.ErrorIs(t, err, test.is)
+		s, err := l.Accept(within(t, soon))
+		if err == nil { // it had said hello already
+			toldBy(t, s.Done())
+			require.NoError(t, s.Close())
+		}
+	}
+}
