@@ -161,37 +161,32 @@ func TestRingGoroutines(t *testing.T) {
 	x := newSource(t, d.a, length)
 	var mu sync.Mutex
 	seen := map[uint64]int{}
-	var all sync.WaitGroup
+	var all, sending sync.WaitGroup
 	for _, s := range d.a.streams(t, workers) {
-		all.Go(func() {
-			for {
+		sending.Go(func() {
+			for last := uint64(0); last < batches; {
 				slot, err := p.Next(t.Context(), s)
 				if errors.Is(err, cuda.ErrInvalid) { // another one still has the oldest
 					runtime.Gosched()
 					continue
 				}
-				if !errors.Is(err, cuda.ErrClosed) && err != nil {
-					t.Error(err)
-				}
-				if err != nil {
-					return
-				}
-				err = errors.Join(x.fill(s, slot), slot.Send(s))
-				if errors.Is(err, cuda.ErrClosed) {
-					return
+				if err == nil {
+					last = slot.Number
+					err = errors.Join(x.fill(s, slot), slot.Send(s))
 				}
 				if err != nil {
 					t.Error(err)
 					return
-				}
-				if slot.Number == batches {
-					if err := p.Close(); err != nil {
-						t.Error(err)
-					}
 				}
 			}
 		})
 	}
+	all.Go(func() {
+		sending.Wait()
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, s := range d.b.streams(t, workers) {
 		host, err := cuda.AllocHost[uint32](d.b.dev, length, nil)
 		require.NoError(t, err)

@@ -118,7 +118,8 @@ func (s *Session) String() string { return fmt.Sprintf("ipc.Session(process %d)"
 // farewell is how long Close waits at most until the goodbye is written.
 const farewell = time.Second
 
-// Close says goodbye. Nothing more is offered or attached; all that was attached
+// Close closes the session's rings, which for a consumer waits until the device is idle,
+// and says goodbye. Nothing more is offered or attached; all that was attached
 // through the session is closed, as by its own Close, which for memory waits until the
 // device is idle; what was offered stays alive, behind the scenes, until the peer has
 // let go of it or is gone. Close does not wait for the peer. Closing again is nil.
