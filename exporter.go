@@ -82,6 +82,15 @@ func (e *exporter) die(d *Driver) {
 	}
 }
 
+// lookAgain has the watcher ask again now.
+func (x *watcher) lookAgain() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.running {
+		x.alarm.ring(!x.until.IsZero())
+	}
+}
+
 func (e *exporter) release(d *Driver) {
 	x := &d.sharing
 	x.mu.Lock()

@@ -276,15 +276,6 @@ func (x *watcher) closing(h *handle) {
 	x.end(closed(""), ended...)
 }
 
-// lookAgain has the watcher ask again now.
-func (x *watcher) lookAgain() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.running {
-		x.alarm.ring(!x.until.IsZero())
-	}
-}
-
 // end tells those who were taken off their records.
 func (x *watcher) end(err error, waiters ...*waiter) {
 	x.driver.waits.waiting.Add(-int64(len(waiters)))
