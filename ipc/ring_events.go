@@ -70,10 +70,27 @@ func newEvents(ctx context.Context, op string, r *ring, dev *cuda.Device) (_ *ev
 			return nil, r.broken(op, "an event of each slot was to come")
 		}
 		if g.in[e.Slot], err = dev.Driver().ImportEvent(e.Token, nil); err != nil {
-			return nil, err
+			return nil, r.reason(ctx, op, err)
 		}
 	}
 	return g, nil
+}
+
+// reason returns why the other end has failed, if it has and says so, rather than err,
+// which may come of that.
+func (r *ring) reason(ctx context.Context, op string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, farewell/10)
+	defer cancel()
+	for {
+		m, told := r.greet(ctx, op)
+		switch {
+		case errors.Is(told, ErrLeft):
+			return told
+		case told != nil:
+			return err
+		}
+		m.drop()
+	}
 }
 
 func (r *ring) broken(op, detail string) error {
