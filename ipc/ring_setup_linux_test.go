@@ -169,7 +169,7 @@ func TestRingSetupAmongJunk(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		flooded := started(func() error {
-			for n := 0; ctx.Err() == nil; n++ {
+			for n := 0; n < 1000 && ctx.Err() == nil; n++ {
 				if d.a.sendTo(ringsChannel, fmt.Appendf(nil, `{"ring":%d,"producer":true}`, 1+n%9), nil) != nil {
 					time.Sleep(time.Millisecond) // too much is on its way
 				}
