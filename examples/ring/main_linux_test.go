@@ -35,7 +35,8 @@ func program(t *testing.T, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "RING_PROGRAM=1")
 	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, t.Output()), io.MultiWriter(&out, t.Output())
+	cmd.Stdout = io.MultiWriter(&out, t.Output())
+	cmd.Stderr = cmd.Stdout // the same, so that they are not written to at once
 	err := cmd.Run()
 	return out.String(), err
 }
