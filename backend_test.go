@@ -67,6 +67,9 @@ func run(t *testing.T, drv *cuda.Driver, f func(t *testing.T, b *backend)) {
 	}
 	before, used := drv.Stats(), b.poolsUse(t)
 	t.Cleanup(func() {
+		for deadline := time.Now().Add(5 * time.Second); drv.Stats() != before && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond) // what a wait no longer needs is closed by a goroutine
+		}
 		require.Equal(t, before, drv.Stats(), "left open")
 		require.Equal(t, used, b.poolsUse(t), "bytes of the pools left in use")
 	})
