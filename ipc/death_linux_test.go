@@ -116,51 +116,43 @@ func TestGoodbyeAndDeath(t *testing.T) {
 }
 
 func TestHooksOfLifeAndDeath(t *testing.T) {
-	type heard struct {
-		ends chan error
-		gone chan bool
-	}
-	listen := func(s *end) heard {
-		h := heard{make(chan error, 2), make(chan bool, 2)}
-		s.onEnd(func(err error) { h.ends <- err })
-		s.onGone(func() { h.gone <- true })
-		return h
+	listen := func(s *end) chan bool {
+		gone := make(chan bool, 2)
+		s.onGone(func() { gone <- true })
+		return gone
 	}
 	stopped := func(s *end) {
-		stop := s.onEnd(func(error) { t.Error("called after stop") })
+		stop := s.onGone(func() { t.Error("called after stop") })
 		stop()
 		stop()
-		s.onGone(func() { t.Error("called after stop") })()
 	}
 	t.Run("left", func(t *testing.T) {
 		a, b := pair(t)
-		h := listen(a)
+		gone := listen(a)
 		stopped(a)
 		x := a.memory(t, 1)
 		require.NoError(t, a.Offer("x", x))
 		require.NoError(t, x.Close())
 		y := b.attach(t, "x")
 		require.NoError(t, a.Session.Close())
-		require.ErrorIs(t, toldBy(t, h.ends), cuda.ErrClosed)
-		silent(t, h.gone)
+		silent(t, gone)
 		require.NoError(t, y.Close())
-		toldBy(t, h.gone)
-		late := listen(a)
-		require.ErrorIs(t, toldBy(t, late.ends), cuda.ErrClosed)
-		toldBy(t, late.gone)
+		toldBy(t, gone)
+		toldBy(t, listen(a))
 	})
 	t.Run("died", func(t *testing.T) {
 		a, b := pair(t)
-		h := listen(a)
+		gone := listen(a)
 		stopped(a)
 		b.abandon()
-		require.ErrorIs(t, toldBy(t, h.ends), cuda.ErrPeerGone)
+		toldBy(t, a.Done())
+		require.ErrorIs(t, a.Err(), cuda.ErrPeerGone)
 		require.NoError(t, a.Session.Close())
-		silent(t, h.gone)
+		silent(t, gone)
 		a.peers.die()
-		silent(t, h.gone)
+		silent(t, gone)
 		a.peers.go_()
-		toldBy(t, h.gone)
+		toldBy(t, gone)
 		b.peers.go_()
 	})
 }

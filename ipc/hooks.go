@@ -179,42 +179,33 @@ func (s *Session) deliverAll() {
 	s.cond.Broadcast()
 }
 
-// hooks are functions to be called once, when something has happened. The session's
-// mutex guards them.
+// hooks are functions to be called once, each on a goroutine of its own, when something
+// has happened. The session's mutex guards them.
 type hooks struct {
 	fired bool
-	err   error
-	all   map[*func(error)]struct{}
+	all   map[*func()]struct{}
 }
 
 func (h *hooks) empty() bool { return len(h.all) == 0 }
 
 // fire has all called, and those that will be added.
-func (h *hooks) fire(err error) {
-	if h.fired {
-		return
+func (h *hooks) fire() {
+	h.fired = true
+	for f := range h.all {
+		go (*f)()
 	}
-	h.fired, h.err = true, err
-	all := h.all
 	h.all = nil
-	if len(all) > 0 {
-		go func() {
-			for f := range all {
-				(*f)(err)
-			}
-		}()
-	}
 }
 
-func (s *Session) hook(h *hooks, f func(error)) (stop func()) {
+func (s *Session) hook(h *hooks, f func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.fired {
-		go f(h.err)
+		go f()
 		return func() {}
 	}
 	if h.all == nil {
-		h.all = map[*func(error)]struct{}{}
+		h.all = map[*func()]struct{}{}
 	}
 	h.all[&f] = struct{}{}
 	return sync.OnceFunc(func() {
@@ -225,23 +216,13 @@ func (s *Session) hook(h *hooks, f func(error)) (stop func()) {
 	})
 }
 
-// onDying has f called, on a goroutine of its own, when the peer's process begins to
-// end. While something of it is attached here, or of this end there, that is noticed.
-func (s *Session) onDying(f func()) (stop func()) {
-	return s.hook(&s.whenDying, func(error) { f() })
-}
+// onDying has f called when the peer's process begins to end. While something of it is
+// attached here, or of this end there, that is noticed.
+func (s *Session) onDying(f func()) (stop func()) { return s.hook(&s.whenDying, f) }
 
-// onDead has f called, on a goroutine of its own, when the peer is completely gone. While
-// something of it is attached here that is noticed.
-func (s *Session) onDead(f func()) (stop func()) {
-	return s.hook(&s.whenDead, func(error) { f() })
-}
+// onDead has f called when the peer is completely gone. While something of it is attached
+// here that is noticed.
+func (s *Session) onDead(f func()) (stop func()) { return s.hook(&s.whenDead, f) }
 
-// onEnd has f called, on a goroutine of its own, when Done is closed.
-func (s *Session) onEnd(f func(err error)) (stop func()) { return s.hook(&s.atEnd, f) }
-
-// onGone has f called, on a goroutine of its own, when the peer has let go of everything
-// or is completely gone.
-func (s *Session) onGone(f func()) (stop func()) {
-	return s.hook(&s.whenGone, func(error) { f() })
-}
+// onGone has f called when the peer has let go of everything or is completely gone.
+func (s *Session) onGone(f func()) (stop func()) { return s.hook(&s.whenGone, f) }

@@ -114,9 +114,17 @@ func TestRingHostileCountersWithoutFile(t *testing.T) {
 	require.NoError(t, d.a.offerNamed(hostileMemory, x))
 	require.NoError(t, x.Close())
 	d.a.utter(t, ringMessage{Setup: &ringSetup{Slots: 2, Length: 4, Element: 4, Counters: true}}, true)
+	made := started(func() error {
+		_, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
+		return err
+	})
+	becomes(t, func() bool { // before, what is said of the ring is for nobody
+		d.b.rings.mu.Lock()
+		defer d.b.rings.mu.Unlock()
+		return len(d.b.rings.open) == 1
+	})
 	d.a.utter(t, ringMessage{Ready: &ringReady{Counters: true}}, true)
-	_, err = NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
-	require.ErrorIs(t, err, cuda.ErrInvalid)
+	require.ErrorIs(t, toldBy(t, made), cuda.ErrInvalid)
 }
 
 func TestRingHostileAnswers(t *testing.T) {

@@ -46,7 +46,6 @@ type Session struct {
 	attachments     map[*attachment]struct{}
 	queue           queue
 	channels        channels
-	atEnd           hooks
 	whenGone        hooks // or when it has let go of everything
 	whenDying       hooks
 	whenDead        hooks
@@ -212,7 +211,6 @@ func (s *Session) end(r reason) {
 		r.withdraw()
 	}
 	clear(s.remotes)
-	s.atEnd.fire(r.error("session"))
 	s.notify()
 }
 
@@ -253,7 +251,7 @@ func (s *Session) settle() {
 		for _, o := range s.offers {
 			s.reclaim(o)
 		}
-		s.whenGone.fire(nil)
+		s.whenGone.fire()
 	}
 	needless := s.gotBye && s.attached == 0 || s.gone || s.left && s.broken && len(s.offers) == 0 && s.whenGone.empty()
 	if stop := s.stopWatching; stop != nil && needless {
@@ -267,7 +265,7 @@ func (s *Session) settle() {
 func (s *Session) peerDying() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.whenDying.fire(nil)
+	s.whenDying.fire()
 	s.lose(fmt.Sprintf("process %d has died", s.peer.PID))
 }
 
@@ -288,7 +286,7 @@ func (s *Session) peerGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = true
-	s.whenDead.fire(nil)
+	s.whenDead.fire()
 	s.settle()
 }
 
