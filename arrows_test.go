@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,10 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 	for _, dep := range pkgs[module+"/internal/kernels"].Deps {
 		require.True(t, pkgs[dep].Standard, "kernels are text, but reach %s", dep)
 	}
+	for _, imported := range pkgs[module+"/internal/bench"].Imports {
+		require.True(t, pkgs[imported].Standard || slices.Contains([]string{module, module + "/driver", module + "/internal/kernels"}, imported),
+			"what is measured is package cuda and the table, but internal/bench imports %s", imported)
+	}
 	for path, p := range pkgs {
 		require.True(t, p.Standard || within(path, module) || within(path, purego),
 			"purego is the only other module that a program gets, but %s is needed too", path)
@@ -104,8 +109,8 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 			case imported == module+"/internal/ccall":
 				require.Equal(t, module+"/loader", path, "only loader imports internal/ccall")
 			case within(imported, purego):
-				require.Contains(t, []string{module + "/loader", module + "/internal/ccall"}, path,
-					"purego stays in loader and internal/ccall")
+				require.Contains(t, []string{module + "/loader", module + "/internal/ccall", module + "/bench"}, path,
+					"purego stays in loader and internal/ccall, and where it is what is measured")
 			}
 		}
 	}

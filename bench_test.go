@@ -1,117 +1,103 @@
 package cuda_test
 
 import (
-	"context"
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/bench"
 )
 
 // hot is what the calls of the hot path work on.
 type hot struct {
-	dev           *cuda.Device
-	s, other      *cuda.Stream
-	e, start, end *cuda.Event
-	ctx           context.Context
-	buf           *cuda.Buffer[uint32]
-	pooled        *cuda.Buffer[uint32] // whose home is s
-	host          *cuda.HostBuffer[uint32]
-	fill          *cuda.Kernel // of 3 arguments
-	prepared      *cuda.PreparedKernel
-	graph         *cuda.GraphExec // of one copy
+	*bench.Fixture
+	buf      *cuda.Buffer[uint32]
+	pooled   *cuda.Buffer[uint32] // whose home is S
+	host     *cuda.HostBuffer[uint32]
+	fill     *cuda.Kernel // of 3 arguments
+	prepared *cuda.PreparedKernel
 }
 
 func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	h := &hot{dev: d, s: newStream(t, d, nil), other: newStream(t, d, nil),
-		e: newEvent(t, nil), start: newEvent(t, timed()), end: newEvent(t, timed()),
-		buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1)}
-	h.pooled = allocAsync[uint32](t, h.s, 1)
-	require.NoError(t, h.other.WaitStream(h.s))
+	f, err := bench.NewFixture(d)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	h := &hot{Fixture: f, buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1), pooled: allocAsync[uint32](t, f.S, 1)}
+	require.NoError(t, h.Other.WaitStream(h.S))
 	h.fill = kernel(t, ours(t, d), "purecuda_fill")
 	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
 	require.NoError(t, err)
-	h.graph = instantiate(t, capture(t, h.s, func() { require.NoError(t, cuda.Copy(h.s, h.buf, h.host)) }))
-	require.NoError(t, h.e.Record(h.s))
-	require.NoError(t, h.start.Record(h.s))
-	require.NoError(t, h.end.Record(h.s))
-	require.NoError(t, h.s.Synchronize())
-	h.ctx = cuda.WithStream(context.WithoutCancel(t.Context()), h.s)
+	h.drain(t)
 	return h
 }
 
-// calls are the public methods of the hot path, and the bare driver calls
-// below them. Each must return nil or Success.
-func (h *hot) calls() []call {
-	api := h.dev.Driver().API()
-	s, other, e := h.s.Handle(), h.other.Handle(), h.e.Handle()
-	start, end := h.start.Handle(), h.end.Handle()
-	f, params := h.fill.Handle(), h.params()
-	x := h.graph.Handle()
-	return []call{
-		{"Record", func() error { return h.e.Record(h.s) }, func() driver.Result { return api.EventRecord(e, s) }},
-		{"RecordTiming", func() error { return h.start.Record(h.s) }, func() driver.Result { return api.EventRecord(start, s) }},
-		{"RecordDefaultStream", func() error { return h.e.Record(h.dev.DefaultStream()) }, nil},
-		{"Wait", func() error { return h.e.Wait(h.other) }, func() driver.Result { return api.StreamWaitEvent(other, e, 0) }},
-		{"WaitStream", func() error { return h.other.WaitStream(h.s) }, func() driver.Result {
-			if r := api.EventRecord(e, s); r != driver.Success {
-				return r
-			}
-			return api.StreamWaitEvent(other, e, 0)
-		}},
-		{"Query", func() error { _, err := h.e.Query(); return err }, nil},
-		{"StreamQuery", func() error { _, err := h.s.Query(); return err }, nil},
-		{"QueryDone", func() error { _, err := h.end.Query(); return err }, func() driver.Result { return api.EventQuery(end) }},
-		{"SynchronizeDone", func() error { return h.end.Synchronize() }, func() driver.Result { return api.EventSynchronize(end) }},
-		{"RecordSynchronize", func() error {
-			if err := h.e.Record(h.s); err != nil {
+// rows are the measured ones, and others that are of use here only.
+func (h *hot) rows() []*bench.Row {
+	api := h.Dev.Driver().API()
+	end, s, fill, params := h.End.Handle(), h.S.Handle(), h.fill.Handle(), h.params()
+	return append(bench.Rows(),
+		extra("query-timing", func() error { _, err := h.End.Query(); return err },
+			func() driver.Result { return api.EventQuery(end) }),
+		extra("synchronize-done", func() error { return h.End.Synchronize() },
+			func() driver.Result { return api.EventSynchronize(end) }),
+		extra("copy-on-another-stream", func() error { return cuda.Copy(h.Other, h.pooled, h.host) }, nil),
+		extra("copy-on-another-stream-and-join", func() error {
+			if err := cuda.Copy(h.Other, h.pooled, h.host); err != nil {
 				return err
 			}
-			return h.e.Synchronize()
-		}, func() driver.Result {
-			if r := api.EventRecord(e, s); r != driver.Success {
-				return r
-			}
-			return api.EventSynchronize(e)
-		}},
-		{"StreamSynchronizeIdle", func() error { return h.s.Synchronize() }, func() driver.Result { return api.StreamSynchronize(s) }},
-		{"ElapsedTime", func() error { _, err := h.end.ElapsedTime(h.end); return err },
-			func() driver.Result { _, r := api.EventElapsedTime(end, end); return r }},
-		{"CurrentStream", func() error { h.dev.CurrentStream(h.ctx); return nil }, nil},
-		{"Copy4Bytes", func() error { return cuda.Copy(h.s, h.buf, h.host) }, nil},
-		{"CopyOnAnotherStream", func() error { return cuda.Copy(h.other, h.pooled, h.host) }, nil},
-		{"CopyOnAnotherStreamAndJoin", func() error {
-			if err := cuda.Copy(h.other, h.pooled, h.host); err != nil {
-				return err
-			}
-			return h.s.WaitStream(h.other)
-		}, nil},
-		{"Copy2D", func() error { return cuda.Copy2D(h.s, h.buf, 1, h.host, 1, 1, 1) }, nil},
-		{"Fill", func() error { return cuda.Fill(h.s, h.buf, 1) }, nil},
-		{"LaunchPrepared", func() error { return h.prepared.Launch(h.s, one) }, func() driver.Result {
-			return api.LaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, nil)
-		}},
-		{"LaunchGraph", func() error { return h.graph.Launch(h.s) }, func() driver.Result { return api.GraphLaunch(x, s) }},
-	}
+			return h.S.WaitStream(h.Other)
+		}, nil),
+		extra("copy-2d", func() error { return cuda.Copy2D(h.S, h.buf, 1, h.host, 1, 1, 1) }, nil),
+		extra("fill", func() error { return cuda.Fill(h.S, h.buf, 1) }, nil),
+		extra("launch-3-arguments", func() error { return h.prepared.Launch(h.S, one) }, func() driver.Result {
+			return api.LaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, s, params, nil)
+		}),
+	)
 }
 
-type call struct {
-	name   string
-	method func() error
-	table  func() driver.Result // the same by the table, or nil
+// extra makes a row of functions that do the operation once; table may be nil.
+func extra(id string, method func() error, table func() driver.Result) *bench.Row {
+	r := &bench.Row{ID: id, Method: func(_ *bench.Fixture, n int) error {
+		for range n {
+			if err := method(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	if table != nil {
+		r.Table = func(_ *bench.Fixture, n int) driver.Result {
+			for range n {
+				if r := table(); r != driver.Success {
+					return r
+				}
+			}
+			return driver.Success
+		}
+	}
+	return r
+}
+
+// params are the arguments of h.prepared as the driver takes them.
+func (h *hot) params() unsafe.Pointer {
+	args := &struct {
+		addresses [3]unsafe.Pointer
+		buf, n    uint64
+		value     uint32
+	}{buf: uint64(h.buf.Pointer()), n: 1, value: 1}
+	args.addresses = [3]unsafe.Pointer{unsafe.Pointer(&args.buf), unsafe.Pointer(&args.n), unsafe.Pointer(&args.value)}
+	return unsafe.Pointer(&args.addresses)
 }
 
 // drain keeps the work of a long benchmark or test from piling up.
-func (h *hot) drain(t testing.TB) {
-	require.NoError(t, h.s.Synchronize())
-	require.NoError(t, h.other.Synchronize())
-}
+func (h *hot) drain(t testing.TB) { require.NoError(t, h.Drain(t.Context())) }
 
 func BenchmarkSimulated(b *testing.B) {
 	drv, err := cuda.OpenDriver(cudatest.New(cudatest.Config{}).API())
@@ -123,33 +109,37 @@ func BenchmarkReal(b *testing.B) { benchmark(b, realDriver(b)) }
 
 func benchmark(b *testing.B, drv *cuda.Driver) {
 	h := newHot(b, drv)
-	for _, c := range h.calls() {
-		b.Run(c.name+"/method", func(b *testing.B) {
+	for _, r := range h.rows() {
+		b.Run(r.ID+"/method", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := c.method(); err != nil {
+				if err := r.Method(h.Fixture, 1); err != nil {
 					b.Fatal(err)
 				}
 			}
 			h.drain(b)
 		})
-		if c.table == nil {
+		if r.Table == nil {
 			continue
 		}
-		b.Run(c.name+"/table", func(b *testing.B) {
+		b.Run(r.ID+"/table", func(b *testing.B) {
 			b.ReportAllocs()
-			for b.Loop() {
-				if r := c.table(); r != driver.Success {
-					b.Fatal(r)
+			_, err := h.Bare(func(int) error { // the context is current meanwhile
+				for b.Loop() {
+					if r := r.Table(h.Fixture, 1); r != driver.Success {
+						return r
+					}
 				}
-			}
+				return nil
+			})(0)
+			require.NoError(b, err)
 			h.drain(b)
 		})
 	}
 	b.Run("Launch", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := h.fill.Launch(h.s, one, h.buf, uint64(1), uint32(1)); err != nil {
+			if err := h.fill.Launch(h.S, one, h.buf, uint64(1), uint32(1)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -158,7 +148,7 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 	b.Run("RecordParallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
-			s, err := h.dev.NewStream(nil)
+			s, err := h.Dev.NewStream(nil)
 			if err != nil {
 				b.Error(err)
 				return
@@ -188,46 +178,8 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 		}()
 		b.ReportAllocs()
 		for b.Loop() {
-			jobs <- func() error { return h.e.Record(h.s) }
+			jobs <- func() error { return h.E.Record(h.S) }
 			if err := <-results; err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("AllocAsyncClose", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			buf, err := cuda.AllocAsync[uint32](h.s, 1024)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := buf.Close(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		h.drain(b)
-	})
-	b.Run("NewEventRecordClose", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			e, err := h.s.RecordEvent(nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := e.Close(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		h.drain(b)
-	})
-	b.Run("NewStreamClose", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			s, err := h.dev.NewStream(nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -72,8 +72,8 @@ func AllocAsync[T Element](s *Stream, n int) (*Buffer[T], error) {
 
 func (d *Device) allocPlain(op string, bytes uint64) (*handle, error) {
 	var p driver.DevicePtr
-	alloc := func() (r driver.Result) {
-		p, r = d.driver.api.MemAlloc(bytes)
+	alloc := func(api *driver.API) (r driver.Result) {
+		p, r = api.MemAlloc(bytes)
 		return r
 	}
 	r := d.driver.relaxed(func() driver.Result { return d.bound(alloc) })
@@ -99,8 +99,8 @@ func (s *Stream) allocPool(op string, bytes uint64) (*handle, error) {
 	}
 	var p driver.DevicePtr
 	r := d.driver.undisturbed(func() driver.Result {
-		return s.call(func(h driver.Stream) (r driver.Result) {
-			p, r = d.driver.api.MemAllocFromPoolAsync(bytes, pool.native, h)
+		return s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
+			p, r = api.MemAllocFromPoolAsync(bytes, pool.native, h)
 			return r
 		})
 	})

@@ -102,17 +102,17 @@ func (s *Stream) beginCapture(op string, mode driver.CaptureMode) (*capture, err
 	defer d.captures.beginning.Unlock()
 	d.captures.active.Add(1)
 	c := &capture{devices: []*Device{s.dev}}
-	r := s.call(func(h driver.Stream) (r driver.Result) {
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
 		status := driver.CaptureNone
-		if status, r = d.api.StreamIsCapturing(h); r == driver.Success && status != driver.CaptureNone {
+		if status, r = api.StreamIsCapturing(h); r == driver.Success && status != driver.CaptureNone {
 			return driver.ErrorIllegalState
 		}
-		if r = d.api.StreamBeginCapture(h, mode); r != driver.Success {
+		if r = api.StreamBeginCapture(h, mode); r != driver.Success {
 			return r
 		}
-		if _, c.id, r = d.api.StreamGetCaptureInfo(h); r != driver.Success {
-			if g, ended := d.api.StreamEndCapture(h); ended == driver.Success {
-				d.api.GraphDestroy(g)
+		if _, c.id, r = api.StreamGetCaptureInfo(h); r != driver.Success {
+			if g, ended := api.StreamEndCapture(h); ended == driver.Success {
+				api.GraphDestroy(g)
 			}
 		}
 		return r
@@ -137,8 +137,8 @@ func (s *Stream) beginCapture(op string, mode driver.CaptureMode) (*capture, err
 func (s *Stream) endCapture(op string, c *capture) (*Graph, error) {
 	d := s.dev.driver
 	var native driver.Graph
-	r := s.call(func(h driver.Stream) (r driver.Result) {
-		native, r = d.api.StreamEndCapture(h)
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
+		native, r = api.StreamEndCapture(h)
 		return r
 	})
 	for _, h := range d.captures.over(c) {

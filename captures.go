@@ -67,9 +67,9 @@ func (s *Stream) capture() *capture {
 		return nil
 	}
 	var id uint64
-	r := s.call(func(h driver.Stream) (r driver.Result) {
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
 		var status driver.CaptureStatus
-		if status, id, r = d.api.StreamGetCaptureInfo(h); status == driver.CaptureNone {
+		if status, id, r = api.StreamGetCaptureInfo(h); status == driver.CaptureNone {
 			id = 0
 		}
 		return r
@@ -158,7 +158,7 @@ func (k *held) release() {
 		return
 	}
 	for _, h := range k.handles {
-		h.release()
+		h.letOff()
 	}
 	k.handles, k.calls = nil, nil
 }

@@ -34,9 +34,8 @@ func (p *pending) conclude() driver.Result {
 
 // concludeEvent makes the driver's wait for an event that is done.
 func (h *handle) concludeEvent() driver.Result {
-	api := h.dev.driver.api
 	return h.dev.driver.relaxed(func() driver.Result {
-		return h.dev.call(func() driver.Result { return api.EventSynchronize(driver.Event(h.native)) })
+		return h.dev.call(func(api *driver.API) driver.Result { return api.EventSynchronize(driver.Event(h.native)) })
 	})
 }
 
@@ -102,7 +101,7 @@ func (h *handle) concludeFrees() bool {
 		return false
 	}
 	defer d.milestones.put(m)
-	r = h.onStream(func(s driver.Stream) driver.Result { return d.driver.api.EventRecord(driver.Event(m.native), s) })
+	r = h.record(driver.Event(m.native))
 	return r == driver.Success && d.driver.relaxed(m.queryEvent) == driver.Success && m.concludeEvent() == driver.Success
 }
 

@@ -74,8 +74,8 @@ func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
 	if to.dev != from.dev && to.onDevice() && from.onDevice() && in == nil {
 		r = s.copyPeer(p, bytes)
 	} else {
-		r = s.callFor(to, from, func(st driver.Stream) driver.Result {
-			return s.dev.driver.api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
+		r = s.callFor(to, from, func(api *driver.API, st driver.Stream) driver.Result {
+			return api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
 		})
 	}
 	if r == driver.Success {
@@ -89,10 +89,10 @@ func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
 // another device than s is of, the driver looks at the calling thread's context to
 // see whether it can be reached. A default stream is found by that context, so it
 // cannot be another's.
-func (s *Stream) callFor(a, b *handle, f func(driver.Stream) driver.Result) driver.Result {
+func (s *Stream) callFor(a, b *handle, f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
 	for _, h := range [...]*handle{a, b} {
 		if h.kind == kindPoolBuffer && h.dev != s.dev && s.h.native != 0 {
-			return h.dev.bound(func() driver.Result { return f(driver.Stream(s.h.native)) })
+			return h.dev.bound(func(api *driver.API) driver.Result { return f(api, driver.Stream(s.h.native)) })
 		}
 	}
 	return s.call(f)
@@ -110,8 +110,8 @@ func (s *Stream) copyPeer(p *pair, bytes uint64) driver.Result {
 	if r != driver.Success {
 		return r
 	}
-	return s.call(func(st driver.Stream) driver.Result {
-		return s.dev.driver.api.MemcpyPeerAsync(p.toAt, toContext, p.fromAt, fromContext, bytes, st)
+	return s.call(func(api *driver.API, st driver.Stream) driver.Result {
+		return api.MemcpyPeerAsync(p.toAt, toContext, p.fromAt, fromContext, bytes, st)
 	})
 }
 

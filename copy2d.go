@@ -32,9 +32,8 @@ func Copy2D[T Element](s *Stream, dst Memory[T], dstPitch int, src Memory[T], sr
 		DstMemoryType: driver.MemoryUnified, DstDevice: p.toAt, DstPitch: uint64(dstPitch) * size,
 		WidthInBytes: uint64(width) * size, Height: uint64(rows),
 	}
-	api := s.dev.driver.api
 	in := s.capture()
-	r := s.callFor(p.to, p.from, func(st driver.Stream) driver.Result { return api.Memcpy2DAsync(c, st) })
+	r := s.callFor(p.to, p.from, func(api *driver.API, st driver.Stream) driver.Result { return api.Memcpy2DAsync(c, st) })
 	if r == driver.Success {
 		p.to.usedOn(s, in)
 		p.from.usedOn(s, in)

@@ -41,27 +41,36 @@ type recording struct{ word, first, uses uint64 }
 
 // begin is called before an event is recorded on the stream of s.
 func (c *coverage) begin(s *handle) recording {
-	r := recording{uses: s.uses.Load(), first: s.records.Load()}
-	for r.word = c.word.Add(1); r.word&underWay > underWay/2; r.word = c.word.Add(1) { // more could not be counted
-		c.leave()
-		runtime.Gosched()
-	}
+	r := recording{uses: s.uses.Load(), first: s.records(), word: c.word.Add(1)}
 	if r.word&underWay != 1 {
-		c.word.Or(overlapped)
+		r.word = c.overlap(r.word)
 	}
 	return r
+}
+
+// overlap is called when another record is under way.
+func (c *coverage) overlap(word uint64) uint64 {
+	for word&underWay > underWay/2 { // more could not be counted
+		c.leave()
+		runtime.Gosched()
+		word = c.word.Add(1)
+	}
+	if word&underWay != 1 {
+		c.word.Or(overlapped)
+	}
+	return word
 }
 
 // alone reports whether no other record was under way at the beginning of r.
 func (r recording) alone() bool { return r.word&(underWay|overlapped) == 1 }
 
-// end is called after the record; counts is false if it failed or became part of
-// a graph.
-func (c *coverage) end(r recording, s *handle, counts bool) {
-	last := s.records.Add(1)
+// end is called after the record, with the word of s when it was counted; counts is
+// false if it failed or became part of a graph.
+func (c *coverage) end(r recording, s *handle, word uint64, counts bool) {
 	if r.alone() {
 		var place uint64
-		if width := last - r.first; counts && width <= maxWidth {
+		last := word >> recordsShift
+		if width := (last - r.first) << lastShift >> lastShift; counts && width <= maxWidth {
 			place = last<<lastShift | width<<widthShift
 			if c.uses.Load() != r.uses {
 				c.uses.Store(r.uses)
@@ -137,7 +146,7 @@ func (c *coverage) place() place {
 		return place{}
 	}
 	last := word >> lastShift
-	if since := (s.records.Load() - last) << lastShift >> lastShift; since > 1<<38 {
+	if since := (s.records() - last) << lastShift >> lastShift; since > 1<<38 {
 		return place{}
 	}
 	return place{s, last - word>>widthShift&maxWidth, last}

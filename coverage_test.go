@@ -16,18 +16,18 @@ func TestRecordsThatOverlapDoNotCount(t *testing.T) {
 		for i := range records {
 			records[i] = c.begin(s)
 		}
-		c.end(records[0], s, true)
+		c.end(records[0], s, s.recorded(), true)
 		if n < underWay/2 {
-			c.end(c.begin(other), other, true)
+			c.end(c.begin(other), other, other.recorded(), true)
 		}
 		require.True(t, c.recording())
 		require.Zero(t, c.place())
 		for _, r := range records[1:] {
-			c.end(r, s, true)
+			c.end(r, s, s.recorded(), true)
 		}
 		require.False(t, c.recording())
 		require.Zero(t, c.place())
-		c.end(c.begin(s), s, true)
+		c.end(c.begin(s), s, s.recorded(), true)
 		require.Equal(t, s, c.place().stream)
 	}
 }
@@ -45,7 +45,7 @@ func TestMoreRecordsThanCanBeCounted(t *testing.T) {
 		all.Go(func() { begun <- c.begin(s) })
 	}
 	for range underWay/2 + 100 {
-		c.end(<-begun, s, true)
+		c.end(<-begun, s, s.recorded(), true)
 	}
 	all.Wait()
 	require.False(t, c.recording())
@@ -56,12 +56,12 @@ func TestMoreRecordsThanCanBeCounted(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, start := range []uint64{0, 1<<40 - 2, 1 << 40, 5<<40 - 1} {
 		s := &handle{}
-		s.records.Store(start)
+		s.word.Store(start << recordsShift)
 		var first, second, long coverage
 		r := long.begin(s)
-		first.end(first.begin(s), s, true)
-		second.end(second.begin(s), s, true)
-		long.end(r, s, true)
+		first.end(first.begin(s), s, s.recorded(), true)
+		second.end(second.begin(s), s, s.recorded(), true)
+		long.end(r, s, s.recorded(), true)
 		a, b, c := first.place(), second.place(), long.place()
 		require.True(t, before(a.last, b.last))
 		require.False(t, before(b.last, a.last))
@@ -70,16 +70,16 @@ func TestPlaces(t *testing.T) {
 		require.True(t, before(b.last, c.last))
 
 		var failed coverage
-		failed.end(failed.begin(s), s, false)
+		failed.end(failed.begin(s), s, s.recorded(), false)
 		require.Zero(t, failed.place())
 
 		var wide coverage
 		r = wide.begin(s)
-		s.records.Add(maxWidth)
-		wide.end(r, s, true)
+		s.word.Add(maxWidth << recordsShift)
+		wide.end(r, s, s.recorded(), true)
 		require.Zero(t, wide.place())
 
-		s.records.Add(1 << 39)
+		s.word.Add(1 << 39 << recordsShift)
 		require.Zero(t, first.place(), "too long ago")
 	}
 }

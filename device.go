@@ -17,7 +17,8 @@ type Device struct {
 	native driver.Device
 
 	retain     sync.Mutex
-	ctx        atomic.Uintptr // the primary context, once retained
+	ctx        atomic.Uintptr             // the primary context, once retained
+	within     atomic.Pointer[driver.API] // functions that make it current by themselves, see bound
 	pool       atomic.Pointer[MemoryPool]
 	staging    staging
 	milestones milestones
@@ -80,8 +81,8 @@ func (d *Device) TotalMemory() (uint64, error) {
 // processes together (cuMemGetInfo).
 func (d *Device) FreeMemory() (uint64, error) {
 	var free uint64
-	r := d.bound(func() (r driver.Result) {
-		free, _, r = d.driver.api.MemGetInfo()
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		free, _, r = api.MemGetInfo()
 		return r
 	})
 	return free, check("device memory", r)
@@ -92,8 +93,8 @@ func (d *Device) FreeMemory() (uint64, error) {
 // (cuCtxGetStreamPriorityRange).
 func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
 	var lo, hi int32
-	r := d.bound(func() (r driver.Result) {
-		lo, hi, r = d.driver.api.CtxGetStreamPriorityRange()
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		lo, hi, r = api.CtxGetStreamPriorityRange()
 		return r
 	})
 	return int(lo), int(hi), check("stream priority range", r)
@@ -119,20 +120,26 @@ func (d *Device) context() (driver.Context, driver.Result) {
 	return c, r
 }
 
-// bound runs f, a call or a few, with the device's primary context current on
-// a locked thread, and leaves the thread's current context as it was. The
-// calls that create, that concern the whole device, or that name the default
-// stream need it. Goroutines move between threads, so nothing is ever left
-// current.
-func (d *Device) bound(f func() driver.Result) driver.Result {
+// bound runs f with functions that work with the device's primary context, and
+// leaves the calling thread's current context as it was. The calls that create,
+// that concern the whole device, or that name the default stream need it.
+// Goroutines move between threads, so nothing is ever left current.
+func (d *Device) bound(f func(api *driver.API) driver.Result) driver.Result {
 	c, r := d.context()
 	if r != driver.Success {
 		return r
 	}
+	if within := d.within.Load(); within != nil {
+		return f(within)
+	}
 	api := d.driver.api
+	if api.Fused != nil {
+		d.within.Store(api.Fused.Within(c))
+		return f(d.within.Load())
+	}
 	runtime.LockOSThread()
 	if r = api.CtxPushCurrent(c); r == driver.Success {
-		r = f()
+		r = f(api)
 		if _, popped := api.CtxPopCurrent(); r == driver.Success {
 			r = popped // else f's own failure says more
 		}
@@ -144,8 +151,8 @@ func (d *Device) bound(f func() driver.Result) driver.Result {
 // call runs f as it is, and with the context bound if the driver wants one:
 // today's drivers need none for work on created streams and events, older ones
 // may.
-func (d *Device) call(f func() driver.Result) driver.Result {
-	r := f()
+func (d *Device) call(f func(api *driver.API) driver.Result) driver.Result {
+	r := f(d.driver.api)
 	if r == driver.ErrorInvalidContext {
 		r = d.bound(f)
 	}
@@ -154,8 +161,8 @@ func (d *Device) call(f func() driver.Result) driver.Result {
 
 // createEvent makes an event that no handle owns.
 func (d *Device) createEvent(flags uint32) (e driver.Event, r driver.Result) {
-	r = d.bound(func() (r driver.Result) {
-		e, r = d.driver.api.EventCreate(flags)
+	r = d.bound(func(api *driver.API) (r driver.Result) {
+		e, r = api.EventCreate(flags)
 		return r
 	})
 	return e, r
@@ -163,7 +170,7 @@ func (d *Device) createEvent(flags uint32) (e driver.Event, r driver.Result) {
 
 // destroyEvent destroys an event that no handle owns.
 func (d *Device) destroyEvent(e driver.Event) {
-	r := d.call(func() driver.Result { return d.driver.api.EventDestroy(e) })
+	r := d.call(func(api *driver.API) driver.Result { return api.EventDestroy(e) })
 	if r != driver.Success && r != driver.ErrorDeinitialized {
 		d.driver.cleanupFailed(failure("event destroy", r))
 	}

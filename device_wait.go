@@ -126,7 +126,9 @@ func (rs *rounds) run(d *Device) {
 func (d *Device) synchronizeBesideCaptures() driver.Result {
 	for {
 		if !d.capturesOn() {
-			r := d.driver.undisturbed(func() driver.Result { return d.bound(d.driver.api.CtxSynchronize) })
+			r := d.driver.undisturbed(func() driver.Result {
+				return d.bound(func(api *driver.API) driver.Result { return api.CtxSynchronize() })
+			})
 			if r != driver.ErrorStreamCaptureUnsupported || !d.capturesOn() {
 				return r
 			}

@@ -27,35 +27,45 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer from.release()
 	to, err := end.acquire(op)
 	if err != nil {
+		from.release()
 		return 0, err
 	}
-	defer to.release()
-	if from.dev.driver != to.dev.driver {
-		return 0, twoDrivers(op)
-	}
-	if from.dev != to.dev {
+	d, err := from.elapsed(op, to)
+	to.release()
+	from.release()
+	return d, err
+}
+
+// elapsed is ElapsedTime while both events are held.
+func (h *handle) elapsed(op string, end *handle) (time.Duration, error) {
+	if h.dev != end.dev {
+		if h.dev.driver != end.dev.driver {
+			return 0, twoDrivers(op)
+		}
 		return 0, &Error{Op: op, Err: ErrDeviceMismatch,
-			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.index, to.dev.index)}
+			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", h.dev.index, end.dev.index)}
 	}
-	if from.captured.Load() != 0 || to.captured.Load() != 0 {
+	if h.captured.Load() != 0 || end.captured.Load() != 0 {
 		return 0, &Error{Op: op, Err: ErrCaptured, Detail: "to time a graph, take events with EventOptions.External"}
 	}
-	api := from.dev.driver.api
-	var ms float32
-	r := from.dev.call(func() (r driver.Result) {
-		ms, r = api.EventElapsedTime(driver.Event(from.native), driver.Event(to.native))
-		return r
-	})
-	if r == driver.ErrorInvalidHandle {
-		return 0, &Error{Op: op, Code: r, Err: ErrNotRecorded, Detail: "an external event in a graph is recorded when the graph is launched"}
+	ms, r := h.dev.driver.api.EventElapsedTime(driver.Event(h.native), driver.Event(end.native))
+	if r == driver.ErrorInvalidContext {
+		r = h.dev.bound(func(api *driver.API) (r driver.Result) {
+			ms, r = api.EventElapsedTime(driver.Event(h.native), driver.Event(end.native))
+			return r
+		})
 	}
-	if r == driver.ErrorNotReady {
+	switch r {
+	case driver.Success:
+		return time.Duration(math.RoundToEven(float64(ms) * 1e6)), nil
+	case driver.ErrorInvalidHandle:
+		return 0, &Error{Op: op, Code: r, Err: ErrNotRecorded, Detail: "an external event in a graph is recorded when the graph is launched"}
+	case driver.ErrorNotReady:
 		return 0, &Error{Op: op, Code: r, Err: ErrNotCompleted, Detail: "synchronize with the end event first"}
 	}
-	return time.Duration(math.Round(float64(ms) * 1e6)), checkEvent(op, r)
+	return 0, checkEvent(op, r)
 }
 
 // notMeasurable says which of the two events breaks which rule; a closed event

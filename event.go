@@ -86,73 +86,65 @@ func (e *Event) Record(s *Stream) error {
 	if err := s.acquire(op); err != nil {
 		return err
 	}
-	err := e.record(op, s)
-	s.h.release()
-	return err
+	return e.record(op, s)
 }
 
-// record is Record while the stream is held.
+// record is Record while the stream is held, which it lets go of. The event needs no
+// reference: it is not destroyed while its coverage counts a record under way.
 func (e *Event) record(op string, s *Stream) error {
 	h := e.h.Load()
-	if h == nil {
+	if h == nil || h.dev != s.dev || h.shared != nil {
 		var err error
-		if h, err = e.create(op, s.dev); err != nil {
+		if h, err = e.recordable(op, h, s); err != nil {
+			s.h.release()
 			return err
 		}
 	}
-	ok := h.acquire()
-	runtime.KeepAlive(e)
-	if !ok {
-		if e.h.Load() != h {
-			return e.record(op, s) // it was replaced
-		}
-		return closed(op)
-	}
-	if h.dev != s.dev {
-		h.release()
-		return mismatch(op, h.dev, s.dev)
-	}
-	if h.orphaned() {
-		h.release()
-		return &Error{Op: op, Err: ErrPeerGone, Detail: "the process that exported the event is gone, so that nobody could rely on the record"}
-	}
-	r := h.covers.begin(s.h)
-	if h.waits.Load() != 0 && !h.covers.void.Load() {
-		h.covers.abandon(r)
-		h.release()
+	rec := h.covers.begin(s.h)
+	runtime.KeepAlive(e) // until then a collected e would close h
+	if h.closed() || h.waits.Load() != 0 && !h.covers.void.Load() {
+		h.covers.abandon(rec)
+		h.releaseAfterRecord()
 		return e.recordAnew(op, s, h)
 	}
-	err := e.recordOn(op, h, s, r)
-	h.release()
-	return err
+	return e.recordOn(op, h, s, rec)
 }
 
-// recordOn records h, which is e's or will be.
+// recordOn records h, which is e's or will be, and lets go of s and of h.
 func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
-	api := s.dev.driver.api
-	native := driver.Event(h.native)
 	captures := &s.dev.driver.captures
-	amid := captures.active.Load() != 0
-	if amid {
+	if e.opts.External || captures.active.Load() != 0 {
+		return e.recordAmid(op, h, s, rec)
+	}
+	r := s.h.record(driver.Event(h.native))
+	return e.endRecord(op, h, s, rec, r)
+}
+
+// recordAmid is recordOn where a capture may matter.
+func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
+	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
 		captures.beginning.Lock()
-		if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
-			captures.beginning.Unlock()
-			h.covers.end(rec, s.h, false)
-			return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
-		}
+		defer captures.beginning.Unlock()
 	}
-	var r driver.Result
+	if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
+		h.covers.end(rec, s.h, s.h.releaseRecorded(), false)
+		h.releaseAfterRecord()
+		return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
+	}
+	native := driver.Event(h.native)
 	if e.opts.External {
-		r = s.recordExternal(native)
-	} else {
-		r = s.call(func(st driver.Stream) driver.Result { return api.EventRecord(native, st) })
+		return e.endRecord(op, h, s, rec, s.recordExternal(native))
 	}
+	return e.endRecord(op, h, s, rec, s.h.record(native))
+}
+
+func (e *Event) endRecord(op string, h *handle, s *Stream, rec recording, r driver.Result) error {
 	counts := r == driver.Success
 	if counts {
 		if !e.recorded.Load() {
 			e.recorded.Store(true)
 		}
-		if captures.active.Load() != 0 || h.captured.Load() != 0 {
+		if s.dev.driver.captures.active.Load() != 0 || h.captured.Load() != 0 {
 			if c := s.capture(); c != nil {
 				counts = false // nothing is reached until the graph is launched
 				e.recordedIn(c, h)
@@ -161,10 +153,8 @@ func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 			}
 		}
 	}
-	if amid {
-		captures.beginning.Unlock()
-	}
-	h.covers.end(rec, s.h, counts)
+	h.covers.end(rec, s.h, s.h.releaseRecorded(), counts)
+	h.releaseAfterRecord()
 	return check(op, r)
 }
 
@@ -179,15 +169,20 @@ func (e *Event) Wait(s *Stream) error {
 	if err := s.acquire(op); err != nil {
 		return err
 	}
-	defer s.h.release()
 	h, err := e.acquire(op)
 	if h == nil && err == nil && e.opts.External && s.capture() != nil {
 		h, err = e.createToWait(op, s.dev) // the records count that come before the launches
 	}
-	if h == nil {
-		return err
+	if h != nil {
+		err = e.waitOn(op, h, s)
+		h.release()
 	}
-	defer h.release()
+	s.h.release()
+	return err
+}
+
+// waitOn is Wait while both are held.
+func (e *Event) waitOn(op string, h *handle, s *Stream) error {
 	if h.dev.driver != s.dev.driver {
 		return twoDrivers(op)
 	}
@@ -195,47 +190,44 @@ func (e *Event) Wait(s *Stream) error {
 		_, err := e.Query()
 		return named(err, op)
 	}
-	api := s.dev.driver.api
-	native := driver.Event(h.native)
+	if e.opts.External || s.dev.driver.captures.active.Load() != 0 {
+		return e.waitAmid(op, h, s)
+	}
 	word, from := h.covers.latest()
-	captures := &s.dev.driver.captures
-	amid := captures.active.Load() != 0
-	if amid {
+	r := s.h.wait(driver.Event(h.native))
+	if r == driver.Success && word != 0 {
+		h.covers.joinedBy(s, word, from)
+	}
+	return e.endWait(op, h, s, r)
+}
+
+// waitAmid is waitOn where a capture may matter.
+func (e *Event) waitAmid(op string, h *handle, s *Stream) error {
+	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
 		captures.beginning.Lock()
 		defer captures.beginning.Unlock()
-		c := s.capture()
-		if c != nil && !e.opts.External && h.captured.Load() != c.id {
-			switch {
-			case e.recorded.Load():
-				return s.outside(op, "the event was recorded")
-			case e.opts.Interprocess: // by another process, or through another Event
-				return s.outside(op, "the event may have been recorded")
-			}
+	}
+	native := driver.Event(h.native)
+	if e.opts.External {
+		return e.endWait(op, h, s, s.waitExternal(native))
+	}
+	if c := s.capture(); c != nil && h.captured.Load() != c.id {
+		switch {
+		case e.recorded.Load():
+			return s.outside(op, "the event was recorded")
+		case e.opts.Interprocess: // by another process, or through another Event
+			return s.outside(op, "the event may have been recorded")
 		}
 	}
-	r := s.call(func(st driver.Stream) driver.Result {
-		var flags uint32
-		if e.opts.External {
-			status, r := api.StreamIsCapturing(st)
-			if r != driver.Success {
-				return r
-			}
-			if status != driver.CaptureNone {
-				flags = driver.EventWaitExternal
-			}
-		}
-		return api.StreamWaitEvent(st, native, flags)
-	})
-	if r == driver.Success {
-		if word != 0 && !amid {
-			h.covers.joinedBy(s, word, from)
-		}
-		if e.opts.External || h.captured.Load() != 0 {
-			if c := s.capture(); c != nil {
-				c.joinedBy(s)
-				if e.opts.External {
-					c.keep(h) // it is a node
-				}
+	return e.endWait(op, h, s, s.h.wait(native))
+}
+
+func (e *Event) endWait(op string, h *handle, s *Stream, r driver.Result) error {
+	if r == driver.Success && (e.opts.External || h.captured.Load() != 0) {
+		if c := s.capture(); c != nil {
+			c.joinedBy(s)
+			if e.opts.External {
+				c.keep(h) // it is a node
 			}
 		}
 	}

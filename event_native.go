@@ -30,8 +30,7 @@ func (h *handle) notCaptured(op string) error {
 // recordExternal records an external event: as a node if s is capturing, and
 // otherwise in the ordinary way, where the driver refuses the flag.
 func (s *Stream) recordExternal(e driver.Event) driver.Result {
-	api := s.dev.driver.api
-	return s.call(func(st driver.Stream) driver.Result {
+	return s.call(func(api *driver.API, st driver.Stream) driver.Result {
 		status, r := api.StreamIsCapturing(st)
 		if r != driver.Success {
 			return r
@@ -40,6 +39,20 @@ func (s *Stream) recordExternal(e driver.Event) driver.Result {
 			return api.EventRecord(e, st)
 		}
 		return api.EventRecordWithFlags(e, st, driver.EventRecordExternal)
+	})
+}
+
+// waitExternal waits for an external event: by a node if s is capturing.
+func (s *Stream) waitExternal(e driver.Event) driver.Result {
+	return s.call(func(api *driver.API, st driver.Stream) driver.Result {
+		status, r := api.StreamIsCapturing(st)
+		switch {
+		case r != driver.Success:
+			return r
+		case status == driver.CaptureNone:
+			return api.StreamWaitEvent(st, e, 0)
+		}
+		return api.StreamWaitEvent(st, e, driver.EventWaitExternal)
 	})
 }
 
@@ -96,20 +109,42 @@ func (e *Event) adopt(h *handle) {
 	e.h.Store(h)
 }
 
-// recordAnew records e while somebody on the host waits for its last record: those
-// who wait keep the native event, and e gets another.
+// recordable returns h, the native event, which it makes if there is none, unless s
+// cannot record it.
+func (e *Event) recordable(op string, h *handle, s *Stream) (*handle, error) {
+	if h == nil {
+		var err error
+		if h, err = e.create(op, s.dev); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case h.closed():
+		return h, nil // which has an error of its own
+	case h.dev != s.dev:
+		return nil, mismatch(op, h.dev, s.dev)
+	case h.orphaned():
+		return nil, &Error{Op: op, Err: ErrPeerGone, Detail: "the process that exported the event is gone, so that nobody could rely on the record"}
+	}
+	return h, nil
+}
+
+// recordAnew records e, of which old was the native event: somebody on the host waits
+// for its last record and keeps the native event, and e gets another. It lets go of s.
 func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
 	e.mu.Lock()
-	if e.h.Load() != old || old.covers.void.Load() {
+	if e.h.Load() != old || old.covers.void.Load() && !e.closed {
 		e.mu.Unlock()
 		return e.record(op, s)
 	}
 	defer e.mu.Unlock()
 	if e.closed {
+		s.h.release()
 		return closed(op)
 	}
 	native, r := old.dev.createEvent(e.opts.flags())
 	if r != driver.Success {
+		s.h.release()
 		return failure(op, r)
 	}
 	h := newHandle(old.dev, kindEvent, uint64(native))
@@ -151,8 +186,11 @@ func (e *Event) acquire(op string) (*handle, error) {
 
 // queryEvent asks the driver; the caller holds a reference.
 func (h *handle) queryEvent() driver.Result {
-	api := h.dev.driver.api
-	return h.dev.call(func() driver.Result { return api.EventQuery(driver.Event(h.native)) })
+	r := h.dev.driver.api.EventQuery(driver.Event(h.native))
+	if r == driver.ErrorInvalidContext {
+		r = h.dev.bound(func(api *driver.API) driver.Result { return api.EventQuery(driver.Event(h.native)) })
+	}
+	return r
 }
 
 func nilEvent(op string) error { return invalid(op, "the event is nil") }

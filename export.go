@@ -73,8 +73,8 @@ func (h *handle) ipcMemHandle(op string) (driver.IPCMemHandle, error) {
 	}
 	var bytes driver.IPCMemHandle
 	r := h.dev.driver.relaxed(func() driver.Result {
-		return h.dev.bound(func() (r driver.Result) {
-			bytes, r = h.dev.driver.api.IPCGetMemHandle(driver.DevicePtr(h.native))
+		return h.dev.bound(func(api *driver.API) (r driver.Result) {
+			bytes, r = api.IPCGetMemHandle(driver.DevicePtr(h.native))
 			return r
 		})
 	})

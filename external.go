@@ -28,8 +28,8 @@ func (d *Device) ExternalStream(native driver.Stream) (*Stream, error) {
 		return nil, failure(op, r)
 	}
 	var of driver.Context
-	r = d.call(func() (r driver.Result) {
-		of, r = d.driver.api.StreamGetCtx(native)
+	r = d.call(func(api *driver.API) (r driver.Result) {
+		of, r = api.StreamGetCtx(native)
 		return r
 	})
 	if r != driver.Success {

@@ -23,19 +23,18 @@ func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
 		return err
 	}
 	defer s.h.release()
-	api := s.dev.driver.api
 	if h.dev.driver != s.dev.driver {
 		return twoDrivers(op)
 	}
 	n := uint64(dst.n)
-	var set func(driver.Stream) driver.Result
+	var set func(api *driver.API, h driver.Stream) driver.Result
 	switch size := unsafe.Sizeof(v); size {
 	case 1:
 		bits := *(*uint8)(unsafe.Pointer(&v))
-		set = func(st driver.Stream) driver.Result { return api.MemsetD8Async(p, bits, n, st) }
+		set = func(api *driver.API, st driver.Stream) driver.Result { return api.MemsetD8Async(p, bits, n, st) }
 	case 2:
 		bits := *(*uint16)(unsafe.Pointer(&v))
-		set = func(st driver.Stream) driver.Result { return api.MemsetD16Async(p, bits, n, st) }
+		set = func(api *driver.API, st driver.Stream) driver.Result { return api.MemsetD16Async(p, bits, n, st) }
 	default:
 		words := unsafe.Slice((*uint32)(unsafe.Pointer(&v)), size/4)
 		for _, w := range words {
@@ -45,7 +44,9 @@ func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
 			}
 		}
 		bits := words[0]
-		set = func(st driver.Stream) driver.Result { return api.MemsetD32Async(p, bits, n*uint64(len(words)), st) }
+		set = func(api *driver.API, st driver.Stream) driver.Result {
+			return api.MemsetD32Async(p, bits, n*uint64(len(words)), st)
+		}
 	}
 	in := s.capture()
 	r := s.callFor(h, h, set)

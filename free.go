@@ -50,7 +50,6 @@ func (l *lifetime) captured(d *Driver) bool {
 // freeInOrder makes the home wait for the marked streams that it has not joined
 // since, and frees in the home's order (cuMemFreeAsync).
 func (l *lifetime) freeInOrder(h *handle) driver.Result {
-	api := h.dev.driver.api
 	r := driver.Success
 	for _, m := range l.list() {
 		if r == driver.Success && !l.home.hasJoined(m.stream, m.use.Load()) {
@@ -58,7 +57,7 @@ func (l *lifetime) freeInOrder(h *handle) driver.Result {
 		}
 	}
 	if r == driver.Success {
-		r = l.home.onStream(func(s driver.Stream) driver.Result {
+		r = l.home.onStream(func(api *driver.API, s driver.Stream) driver.Result {
 			return api.MemFreeAsync(driver.DevicePtr(h.native), s)
 		})
 		l.home.dev.freed.note(l.home)
@@ -69,19 +68,10 @@ func (l *lifetime) freeInOrder(h *handle) driver.Result {
 
 // waitFor makes the stream of h wait for what the stream of m has been given.
 func (h *handle) waitFor(m *mark) driver.Result {
-	api := h.dev.driver.api
-	wait := func(e driver.Event) driver.Result {
-		return h.onStream(func(s driver.Stream) driver.Result { return api.StreamWaitEvent(s, e, 0) })
-	}
 	if m.event != 0 {
-		return wait(m.event)
+		return h.wait(m.event)
 	}
-	e, r := m.stream.recordSpare()
-	if r == driver.Success {
-		r = wait(e)
-		m.stream.putSpare(e)
-	}
-	return r
+	return m.stream.waitedBy(h)
 }
 
 // lastUses returns events that are done when no stream uses the memory any more,
@@ -101,15 +91,18 @@ func (l *lifetime) lastUses() ([]*handle, driver.Result) {
 		}
 	}
 	for _, s := range streams {
-		if s.dev.driver.relaxed(func() driver.Result { return s.onStream(s.dev.driver.api.StreamQuery) }) == driver.Success {
+		if s.dev.driver.relaxed(s.queryStream) == driver.Success {
 			continue
 		}
-		e, failed := s.recordSpare()
+		e, failed := s.dev.createEvent(driver.EventDisableTiming)
+		if failed == driver.Success {
+			pending = append(pending, &handle{dev: s.dev, kind: kindEvent, native: uint64(e)})
+			failed = s.record(e)
+		}
 		if failed != driver.Success {
 			r = failed
 			break
 		}
-		pending = append(pending, &handle{dev: s.dev, kind: kindEvent, native: uint64(e)})
 	}
 	l.end()
 	if r != driver.Success {
@@ -190,6 +183,6 @@ func (l *lifetime) end() {
 	}
 	l.marks.Store(nil)
 	if l.home != nil {
-		l.home.release()
+		l.home.letOff()
 	}
 }

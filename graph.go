@@ -56,8 +56,8 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	d := g.h.dev
 	var native driver.GraphExec
 	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func() (r driver.Result) {
-			native, r = d.driver.api.GraphInstantiateWithFlags(g.Handle(), 0)
+		return d.bound(func(api *driver.API) (r driver.Result) {
+			native, r = api.GraphInstantiateWithFlags(g.Handle(), 0)
 			return r
 		})
 	})

@@ -45,10 +45,10 @@ func (x *GraphExec) Launch(s *Stream) error {
 		return err
 	}
 	defer x.release()
-	api, native := s.dev.driver.api, x.Handle()
+	native := x.Handle()
 	x.h.held.expectCalls()
 	s.h.effects.Add(1) // its kernels may print
-	r := s.call(func(h driver.Stream) driver.Result { return api.GraphLaunch(native, h) })
+	r := s.call(func(api *driver.API, h driver.Stream) driver.Result { return api.GraphLaunch(native, h) })
 	x.h.held.askedForCalls(r == driver.Success)
 	if r != driver.Success {
 		return failure(op, r)
@@ -72,8 +72,8 @@ func (x *GraphExec) Upload(s *Stream) error {
 		return err
 	}
 	defer x.release()
-	api, native := s.dev.driver.api, x.Handle()
-	return check(op, s.call(func(h driver.Stream) driver.Result { return api.GraphUpload(native, h) }))
+	native := x.Handle()
+	return check(op, s.call(func(api *driver.API, h driver.Stream) driver.Result { return api.GraphUpload(native, h) }))
 }
 
 // Update gives the launches from now on the parameters of g, such as other
@@ -94,9 +94,8 @@ func (x *GraphExec) Update(g *Graph) error {
 	if g.h.dev.driver != x.h.dev.driver {
 		return twoDrivers(op)
 	}
-	api := x.h.dev.driver.api
 	var why driver.GraphExecUpdateResult
-	r := x.h.dev.call(func() (r driver.Result) {
+	r := x.h.dev.call(func(api *driver.API) (r driver.Result) {
 		_, why, r = api.GraphExecUpdate(x.Handle(), g.Handle())
 		return r
 	})

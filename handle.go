@@ -16,9 +16,17 @@ import (
 // It is an allocation of its own, apart from the Stream, Event or Buffer that
 // owns it, so that a cleanup can still reach it when its owner is garbage.
 type handle struct {
-	refs   atomic.Int64
-	native uint64 // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
-	dev    *Device
+	// word counts in one step what changes together: a record on a stream ends the
+	// call that holds the stream, and counts.
+	//
+	//	bits 24 to 63	of a stream: how many events it has recorded
+	//	bit 23		it is destroyed, or being so
+	//	bit 22		the owner has let go
+	//	bits 0 to 21	references
+	word    atomic.Uint64
+	lasting atomic.Int64 // see retain
+	native  uint64       // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
+	dev     *Device
 
 	waits    atomic.Int64 // waits on the host that closing h would end
 	kind     kind
@@ -26,10 +34,9 @@ type handle struct {
 	replaced atomic.Bool // of an event: it has another now, and this one goes with the last wait
 
 	// Of a stream:
-	spare   atomic.Uintptr // an event that WaitStream records; see takeSpare
-	records atomic.Uint64  // those that it has been given
-	uses    atomic.Uint64  // its uses of memory that has another home
-	joins   atomic.Pointer[joins]
+	spare atomic.Uintptr // the event that WaitStream records
+	uses  atomic.Uint64  // its uses of memory that has another home
+	joins atomic.Pointer[joins]
 	// effects counts what a wait for it must conclude, concluded how many of them have
 	// been; see conclude.go.
 	effects, concluded atomic.Uint64
@@ -52,11 +59,12 @@ type handle struct {
 	pointer unsafe.Pointer
 }
 
-// letGo is added to refs when the owner lets go: the count goes far below
-// zero and acquire fails. destroyed marks that the last reference went.
 const (
-	letGo     = -1 << 40
-	destroyed = -1 << 60
+	references   = 1<<22 - 1
+	letGo        = 1 << 22
+	destroyed    = 1 << 23
+	life         = references | letGo | destroyed
+	recordsShift = 24
 )
 
 func newHandle(d *Device, k kind, native uint64) *handle {
@@ -66,9 +74,10 @@ func newHandle(d *Device, k kind, native uint64) *handle {
 
 // acquire takes a reference for a call; it fails once the handle is closed.
 func (h *handle) acquire() bool {
-	if h.refs.Add(1) > 0 {
-		return true
-	}
+	return h.word.Add(1)&letGo == 0 || h.refuse()
+}
+
+func (h *handle) refuse() bool {
 	h.release()
 	return false
 }
@@ -77,22 +86,58 @@ func (h *handle) acquire() bool {
 // or as another object of the same: the owner may have let go.
 func (h *handle) tryRetain() bool {
 	for {
-		n := h.refs.Load()
-		if n <= letGo {
+		w := h.word.Load()
+		if w&letGo != 0 && w&references == 0 {
 			return false
 		}
-		if h.refs.CompareAndSwap(n, n+1) {
+		if h.word.CompareAndSwap(w, w+1) {
 			return true
 		}
 	}
 }
 
-// retain takes a reference while the caller holds one.
-func (h *handle) retain() { h.refs.Add(1) }
+// retain takes a reference that may last, while the caller holds one. Memory, marks and
+// graphs have so many that they are counted by themselves, and are one reference
+// together.
+func (h *handle) retain() {
+	if h.lasting.Add(1) == 1 {
+		h.word.Add(1)
+	}
+}
+
+// letOff is the reverse of retain.
+func (h *handle) letOff() {
+	if h.lasting.Add(-1) == 0 {
+		h.release()
+	}
+}
 
 // release gives a call's reference back.
 func (h *handle) release() {
-	if h.refs.Add(-1) == letGo {
+	if h.word.Add(^uint64(0))&life == letGo {
+		h.destroyLast()
+	}
+}
+
+// releaseRecorded is release for a stream after a record on it. It returns the word as
+// it is then.
+func (h *handle) releaseRecorded() uint64 {
+	w := h.word.Add(1<<recordsShift - 1)
+	if w&life == letGo {
+		h.destroyLast()
+	}
+	return w
+}
+
+// recorded counts a record on a stream that stays held. It returns the word.
+func (h *handle) recorded() uint64 { return h.word.Add(1 << recordsShift) }
+
+// records returns how many events a stream has recorded, modulo 1 << 40.
+func (h *handle) records() uint64 { return h.word.Load() >> recordsShift }
+
+// releaseAfterRecord is called after each record of an event, which has held it.
+func (h *handle) releaseAfterRecord() {
+	if h.closed() {
 		h.destroyLast()
 	}
 }
@@ -100,7 +145,7 @@ func (h *handle) release() {
 // releaseElsewhere is release for who must not wait: the driver may hold up
 // whoever destroys something.
 func (h *handle) releaseElsewhere() {
-	if h.refs.Add(-1) == letGo {
+	if h.word.Add(^uint64(0))&life == letGo {
 		go h.destroyLast()
 	}
 }
@@ -120,15 +165,15 @@ func (h *handle) cleanupFailed(r driver.Result) {
 // result is the driver's answer if nothing was in flight.
 func (h *handle) close() driver.Result {
 	for {
-		n := h.refs.Load()
-		if n < 0 {
+		w := h.word.Load()
+		if w&letGo != 0 {
 			return driver.Success
 		}
-		if h.refs.CompareAndSwap(n, n+letGo) {
+		if h.word.CompareAndSwap(w, w|letGo) {
 			if h.waits.Load() != 0 {
 				h.dev.watcher.closing(h)
 			}
-			if n == 0 {
+			if w&references == 0 {
 				return h.destroyOnce()
 			}
 			return driver.Success
@@ -137,12 +182,14 @@ func (h *handle) close() driver.Result {
 }
 
 // closed reports whether the owner has let go.
-func (h *handle) closed() bool { return h.refs.Load() < 0 }
+func (h *handle) closed() bool { return h.word.Load()&letGo != 0 }
 
 // destroyOnce destroys the object unless another goroutine does: a failing
-// acquire brings the count back to letGo for a second time.
+// acquire brings the count of references back to 0 for a second time. Of an event,
+// records under way count as references too: see [Event.Record].
 func (h *handle) destroyOnce() driver.Result {
-	if !h.refs.CompareAndSwap(letGo, destroyed) {
+	w := h.word.Load()
+	if w&life != letGo || h.covers.recording() || !h.word.CompareAndSwap(w, w|destroyed) {
 		return driver.Success
 	}
 	defer h.dev.driver.live[h.kind].Add(-1)
@@ -170,8 +217,7 @@ func (h *handle) destroy() driver.Result {
 	if h.mem != nil {
 		return h.mem.free(h)
 	}
-	api := h.dev.driver.api
-	if e := h.spare.Swap(0); e != 0 {
+	if e := h.spare.Load(); e != 0 {
 		h.dev.destroyEvent(driver.Event(e))
 	}
 	if h.shared != nil {
@@ -179,18 +225,18 @@ func (h *handle) destroy() driver.Result {
 	}
 	switch h.kind {
 	case kindEvent, kindMilestone:
-		return h.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(h.native)) })
+		return h.dev.call(func(api *driver.API) driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
 		h.dev.freed.forget(h)
-		return h.dev.call(func() driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
+		return h.dev.call(func(api *driver.API) driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
 	case kindBuffer:
 		return h.freeMemory()
 	case kindModule:
-		return h.dev.bound(func() driver.Result { return api.ModuleUnload(driver.Module(h.native)) })
+		return h.dev.bound(func(api *driver.API) driver.Result { return api.ModuleUnload(driver.Module(h.native)) })
 	case kindGraph:
-		return h.dev.call(func() driver.Result { return api.GraphDestroy(driver.Graph(h.native)) })
+		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphDestroy(driver.Graph(h.native)) })
 	case kindGraphExec:
-		return h.dev.call(func() driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
+		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
 	default: // the stream is someone else's
 		h.dev.freed.forget(h)
 		return driver.Success
@@ -203,8 +249,7 @@ func (h *handle) freeMemory() driver.Result {
 	if h.shared != nil {
 		return h.shared.release(h)
 	}
-	api := h.dev.driver.api
-	r := h.dev.bound(func() driver.Result {
+	r := h.dev.bound(func(api *driver.API) driver.Result {
 		switch h.kind {
 		case kindHostBuffer:
 			return api.MemFreeHost(h.pointer)
@@ -234,24 +279,29 @@ func (h *handle) noteFree() {
 // can be destroyed; default streams cannot.
 func (h *handle) foreign() bool { return h.kind == kindExternalStream && h.native != 0 }
 
-// onStream calls f with the native stream of h. The default stream needs its
-// device's context current, created ones do not.
-func (h *handle) onStream(f func(driver.Stream) driver.Result) driver.Result {
+// onStream calls f with the native stream of h and the table of functions to call.
+// The default stream needs its device's context current, created ones do not.
+func (h *handle) onStream(f func(api *driver.API, s driver.Stream) driver.Result) driver.Result {
 	native := driver.Stream(h.native)
 	if native != 0 {
-		if r := f(native); r != driver.ErrorInvalidContext {
+		if r := f(h.dev.driver.api, native); r != driver.ErrorInvalidContext {
 			return r
 		}
 	}
-	return h.dev.bound(func() driver.Result { return f(native) })
+	return h.dev.bound(func(api *driver.API) driver.Result { return f(api, native) })
+}
+
+// queryStream asks the driver; the caller holds a reference.
+func (h *handle) queryStream() driver.Result {
+	return h.onStream(func(api *driver.API, s driver.Stream) driver.Result { return api.StreamQuery(s) })
 }
 
 // capturing reports whether the stream of h is being captured, or depends on a
 // capture.
 func (h *handle) capturing() bool {
 	status := driver.CaptureNone
-	r := h.onStream(func(s driver.Stream) (r driver.Result) {
-		status, r = h.dev.driver.api.StreamIsCapturing(s)
+	r := h.onStream(func(api *driver.API, s driver.Stream) (r driver.Result) {
+		status, r = api.StreamIsCapturing(s)
 		return r
 	})
 	return r != driver.Success || status != driver.CaptureNone

@@ -55,8 +55,8 @@ func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], 
 	}
 	var p unsafe.Pointer
 	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func() (r driver.Result) {
-			p, r = d.driver.api.MemHostAlloc(bytes, flags)
+		return d.bound(func(api *driver.API) (r driver.Result) {
+			p, r = api.MemHostAlloc(bytes, flags)
 			return r
 		})
 	})
@@ -79,10 +79,10 @@ func RegisterHost[T Element](d *Device, memory []T) (*HostBuffer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	api, p := d.driver.api, unsafe.Pointer(unsafe.SliceData(memory))
+	p := unsafe.Pointer(unsafe.SliceData(memory))
 	var at driver.DevicePtr
 	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func() driver.Result {
+		return d.bound(func(api *driver.API) driver.Result {
 			r := api.MemHostRegister(p, bytes, driver.MemHostRegisterPortable|driver.MemHostRegisterDeviceMap)
 			if r != driver.Success {
 				return r

@@ -42,17 +42,17 @@ func (s *Stream) LaunchHostFunc(f func(error)) error {
 		d.hostCalls.expect(c)
 	}
 	elsewhere := false
-	r := s.call(func(h driver.Stream) (r driver.Result) {
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
 		if c.once {
 			status := driver.CaptureNone
-			if status, r = d.api.StreamIsCapturing(h); r != driver.Success {
+			if status, r = api.StreamIsCapturing(h); r != driver.Success {
 				return r
 			}
 			if elsewhere = status != driver.CaptureNone; elsewhere {
 				return driver.ErrorStreamCaptureUnsupported
 			}
 		}
-		return d.api.LaunchHostFunc(h, c.native)
+		return api.LaunchHostFunc(h, c.native)
 	})
 	if c.once {
 		d.hostCalls.asked(c, r == driver.Success)
@@ -217,7 +217,7 @@ func (c *capture) keepCall(f *hostCall) {
 	h := newHandle(f.dev, kindHostFunc, uint64(f.native))
 	h.mem = new(lifetime)
 	c.keep(h)
-	h.refs.Add(letGo) // nobody but the graph owns it
+	h.word.Or(letGo) // nobody but the graph owns it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, f)

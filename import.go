@@ -190,8 +190,8 @@ func (d *Device) openMemory(op string, bytes driver.IPCMemHandle, from origin) (
 		return nil, 0, err
 	}
 	var extent uint64
-	r := d.bound(func() (r driver.Result) {
-		_, extent, r = d.driver.api.MemGetAddressRange(driver.DevicePtr(h.native))
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		_, extent, r = api.MemGetAddressRange(driver.DevicePtr(h.native))
 		return r
 	})
 	if r != driver.Success {

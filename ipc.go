@@ -40,8 +40,8 @@ func (e *Event) ipcHandle(op string) (driver.IPCEventHandle, error) {
 		return h.shared.handle(), nil
 	}
 	var bytes driver.IPCEventHandle
-	r := h.dev.bound(func() (r driver.Result) {
-		bytes, r = h.dev.driver.api.IPCGetEventHandle(driver.Event(h.native))
+	r := h.dev.bound(func(api *driver.API) (r driver.Result) {
+		bytes, r = api.IPCGetEventHandle(driver.Event(h.native))
 		return r
 	})
 	if r != driver.Success {

@@ -41,8 +41,8 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	}
 	d := m.h.dev
 	k := &Kernel{m: m, name: name}
-	r := d.bound(func() (r driver.Result) {
-		if k.native, r = d.driver.api.ModuleGetFunction(m.Handle(), name); r != driver.Success {
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		if k.native, r = api.ModuleGetFunction(m.Handle(), name); r != driver.Success {
 			return r
 		}
 		return k.readParams()
@@ -113,8 +113,8 @@ func (k *Kernel) Attribute(a driver.FuncAttribute) (int, error) {
 func (k *Kernel) attribute(a driver.FuncAttribute) (int, driver.Result) {
 	var v int32
 	d := k.m.h.dev
-	r := d.call(func() (r driver.Result) {
-		v, r = d.driver.api.FuncGetAttribute(a, k.native)
+	r := d.call(func(api *driver.API) (r driver.Result) {
+		v, r = api.FuncGetAttribute(a, k.native)
 		return r
 	})
 	return int(v), r
@@ -133,7 +133,7 @@ func (k *Kernel) SetAttribute(a driver.FuncAttribute, v int) error {
 		return invalid(op, fmt.Sprintf("the value %d", v))
 	}
 	d := k.m.h.dev
-	r := d.call(func() driver.Result { return d.driver.api.FuncSetAttribute(k.native, a, int32(v)) })
+	r := d.call(func(api *driver.API) driver.Result { return api.FuncSetAttribute(k.native, a, int32(v)) })
 	if r != driver.Success {
 		return k.failure(op, r)
 	}
@@ -162,8 +162,8 @@ func (k *Kernel) MaxActiveBlocks(blockSize, sharedBytes int) (int, error) {
 func (k *Kernel) maxActiveBlocks(blockSize int32, sharedBytes uint64) (int, driver.Result) {
 	var n int32
 	d := k.m.h.dev
-	r := d.bound(func() (r driver.Result) {
-		n, r = d.driver.api.OccupancyMaxActiveBlocksPerMultiprocessor(k.native, blockSize, sharedBytes)
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		n, r = api.OccupancyMaxActiveBlocksPerMultiprocessor(k.native, blockSize, sharedBytes)
 		return r
 	})
 	return int(n), r
@@ -184,8 +184,8 @@ func (k *Kernel) SuggestBlockSize(sharedBytes int) (gridSize, blockSize int, err
 	}
 	var grid, block int32
 	d := k.m.h.dev
-	r := d.bound(func() (r driver.Result) {
-		grid, block, r = d.driver.api.OccupancyMaxPotentialBlockSize(k.native, 0, uint64(sharedBytes), 0)
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		grid, block, r = api.OccupancyMaxPotentialBlockSize(k.native, 0, uint64(sharedBytes), 0)
 		return r
 	})
 	if r != driver.Success {

@@ -85,10 +85,10 @@ func (p *PreparedKernel) Launch(s *Stream, c LaunchConfig) error {
 	if held < len(p.uses) {
 		return &Error{Op: op, Err: ErrClosed, Detail: fmt.Sprintf("kernel %s: a buffer of argument %d", k.name, p.uses[held].arg)}
 	}
-	api, params := s.dev.driver.api, unsafe.Pointer(unsafe.SliceData(p.block))
+	params := unsafe.Pointer(unsafe.SliceData(p.block))
 	in := s.capture()
 	s.h.effects.Add(1) // it may print
-	r := s.call(func(st driver.Stream) driver.Result {
+	r := s.call(func(api *driver.API, st driver.Stream) driver.Result {
 		if c.Cooperative {
 			return api.LaunchCooperativeKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
 				n.block[0], n.block[1], n.block[2], n.shared, st, params)

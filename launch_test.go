@@ -263,14 +263,3 @@ func TestKernelFails(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrorLaunchFailed)
 	require.ErrorContains(t, err, "kernel purecuda_trap")
 }
-
-// params are the arguments of h.prepared as the driver takes them.
-func (h *hot) params() unsafe.Pointer {
-	args := &struct {
-		addresses [3]unsafe.Pointer
-		buf, n    uint64
-		value     uint32
-	}{buf: uint64(h.buf.Pointer()), n: 1, value: 1}
-	args.addresses = [3]unsafe.Pointer{unsafe.Pointer(&args.buf), unsafe.Pointer(&args.n), unsafe.Pointer(&args.value)}
-	return unsafe.Pointer(&args.addresses)
-}

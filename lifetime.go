@@ -124,8 +124,8 @@ func (m *mark) recordUse() driver.Result {
 		}
 		m.event = e
 	}
-	return m.stream.onStream(func(s driver.Stream) driver.Result {
-		return m.stream.dev.driver.api.EventRecord(m.event, s)
+	return m.stream.onStream(func(api *driver.API, s driver.Stream) driver.Result {
+		return api.EventRecord(m.event, s)
 	})
 }
 
@@ -194,9 +194,9 @@ func (m *mark) done() bool {
 	}
 	r := d.driver.relaxed(func() driver.Result {
 		if m.event != 0 {
-			return d.call(func() driver.Result { return d.driver.api.EventQuery(m.event) })
+			return d.call(func(api *driver.API) driver.Result { return api.EventQuery(m.event) })
 		}
-		return m.stream.onStream(d.driver.api.StreamQuery)
+		return m.stream.queryStream()
 	})
 	return r == driver.Success
 }
@@ -205,5 +205,5 @@ func (m *mark) release() {
 	if m.event != 0 {
 		m.stream.dev.destroyEvent(m.event)
 	}
-	m.stream.release()
+	m.stream.letOff()
 }

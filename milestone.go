@@ -80,7 +80,7 @@ func (s *Stream) begin(op string) (pending, error) {
 		return pending{}, err
 	}
 	if takeSeat() {
-		r := d.relaxed(func() driver.Result { return s.call(d.api.StreamQuery) })
+		r := d.relaxed(s.h.queryStream)
 		leaveSeat()
 		idle := r == driver.Success && s.h.concluded.Load() >= effects
 		if idle || r != driver.Success && r != driver.ErrorNotReady {
@@ -92,8 +92,8 @@ func (s *Stream) begin(op string) (pending, error) {
 		return pending{}, failure(op, r)
 	}
 	rec := m.covers.begin(s.h)
-	r = s.call(func(st driver.Stream) driver.Result { return d.api.EventRecord(driver.Event(m.native), st) })
-	m.covers.end(rec, s.h, r == driver.Success)
+	r = s.h.record(driver.Event(m.native))
+	m.covers.end(rec, s.h, s.h.recorded(), r == driver.Success)
 	if r != driver.Success {
 		s.dev.milestones.put(m)
 		return pending{}, failure(op, r)

@@ -38,8 +38,8 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 	copy(text, image)
 	log := newJITLog()
 	var native driver.Module
-	r := d.bound(func() (r driver.Result) {
-		native, r = d.driver.api.ModuleLoadDataEx(unsafe.Pointer(&text[0]), uint32(len(log.options)),
+	r := d.bound(func(api *driver.API) (r driver.Result) {
+		native, r = api.ModuleLoadDataEx(unsafe.Pointer(&text[0]), uint32(len(log.options)),
 			unsafe.Pointer(&log.options), unsafe.Pointer(&log.values))
 		return r
 	})

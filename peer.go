@@ -39,7 +39,7 @@ func (d *Device) EnablePeerAccess(peer *Device) error {
 		return failure(op, r)
 	}
 	r = d.driver.relaxed(func() driver.Result {
-		return d.bound(func() driver.Result { return d.driver.api.CtxEnablePeerAccess(theirs, 0) })
+		return d.bound(func(api *driver.API) driver.Result { return api.CtxEnablePeerAccess(theirs, 0) })
 	})
 	if r != driver.Success && r != driver.ErrorPeerAccessAlreadyEnabled {
 		return failure(op, r)

@@ -131,9 +131,8 @@ func newShare(d *Device, native uint64, s *share, k TokenKind) *handle {
 
 // openNative asks the driver to open what key stands for.
 func (d *Device) openNative(op string, key sharedKey) (native uint64, err error) {
-	api := d.driver.api
 	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func() driver.Result {
+		return d.bound(func(api *driver.API) driver.Result {
 			if key.kind == EventToken {
 				e, r := api.IPCOpenEventHandle(key.bytes)
 				native = uint64(e)
@@ -205,11 +204,10 @@ func (h *handle) whenClosed(o *ImportOptions) {
 
 // close closes what the driver opened. For memory it blocks until the device is idle.
 func (o *imported) close() driver.Result {
-	api := o.dev.driver.api
 	if o.kind == EventToken {
-		return o.dev.call(func() driver.Result { return api.EventDestroy(driver.Event(o.native)) })
+		return o.dev.call(func(api *driver.API) driver.Result { return api.EventDestroy(driver.Event(o.native)) })
 	}
-	return o.dev.bound(func() driver.Result { return api.IPCCloseMemHandle(driver.DevicePtr(o.native)) })
+	return o.dev.bound(func(api *driver.API) driver.Result { return api.IPCCloseMemHandle(driver.DevicePtr(o.native)) })
 }
 
 // handle returns the handle by which other processes can open what s is of.

@@ -90,7 +90,7 @@ func (d *Device) newChunk(op string) (*chunk, error) {
 	var p unsafe.Pointer
 	var e driver.Event
 	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func() (r driver.Result) {
+		return d.bound(func(api *driver.API) (r driver.Result) {
 			if p, r = api.MemHostAlloc(chunkSize, driver.MemHostAllocPortable); r != driver.Success {
 				return r
 			}
@@ -116,14 +116,15 @@ func (d *Device) newChunk(op string) (*chunk, error) {
 // is given back. A chunk behind whose copy no event could be recorded is given up: nobody
 // could tell when it is free.
 func (st *staging) copy(s *Stream, c *chunk, h *handle, to, from driver.DevicePtr, n int) driver.Result {
-	api := s.dev.driver.api
-	r := s.callFor(h, h, func(st driver.Stream) driver.Result { return api.MemcpyAsync(to, from, uint64(n), st) })
+	r := s.callFor(h, h, func(api *driver.API, st driver.Stream) driver.Result { return api.MemcpyAsync(to, from, uint64(n), st) })
 	if r != driver.Success {
 		st.put(c)
 		return r
 	}
 	h.usedOn(s, nil)
-	r = s.call(func(st driver.Stream) driver.Result { return api.EventRecord(driver.Event(c.event.native), st) })
+	r = s.call(func(api *driver.API, st driver.Stream) driver.Result {
+		return api.EventRecord(driver.Event(c.event.native), st)
+	})
 	if r != driver.Success {
 		st.mu.Lock()
 		defer st.mu.Unlock()

@@ -50,9 +50,8 @@ func (d *Device) NewStream(opts *StreamOptions) (*Stream, error) {
 	if opts.SyncWithDefault {
 		flags = driver.StreamDefault
 	}
-	api := d.driver.api
 	var native driver.Stream
-	r := d.bound(func() (r driver.Result) {
+	r := d.bound(func(api *driver.API) (r driver.Result) {
 		native, r = api.StreamCreateWithPriority(flags, clamp32(opts.Priority))
 		return r
 	})
@@ -70,8 +69,8 @@ func clamp32(n int) int32 { return int32(max(-1<<30, min(n, 1<<30))) }
 func (d *Device) wrap(native driver.Stream, k kind) *Stream {
 	s := &Stream{dev: d, h: newHandle(d, k, uint64(native))}
 	s.id = uint64(native)
-	d.call(func() driver.Result {
-		id, r := d.driver.api.StreamGetID(native)
+	d.call(func(api *driver.API) driver.Result {
+		id, r := api.StreamGetID(native)
 		if r == driver.Success {
 			s.id = id
 		}
@@ -142,8 +141,8 @@ func (s *Stream) Priority() (int, error) {
 	}
 	defer s.h.release()
 	var p int32
-	r := s.call(func(h driver.Stream) (r driver.Result) {
-		p, r = s.dev.driver.api.StreamGetPriority(h)
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
+		p, r = api.StreamGetPriority(h)
 		return r
 	})
 	return int(p), check(op, r)
@@ -159,8 +158,8 @@ func (s *Stream) IsCapturing() (bool, error) {
 	}
 	defer s.h.release()
 	var status driver.CaptureStatus
-	r := s.call(func(h driver.Stream) (r driver.Result) {
-		status, r = s.dev.driver.api.StreamIsCapturing(h)
+	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
+		status, r = api.StreamIsCapturing(h)
 		return r
 	})
 	return status != driver.CaptureNone, check(op, r)
@@ -196,7 +195,7 @@ func (s *Stream) Query() (bool, error) {
 			return false, err
 		}
 	}
-	r := d.undisturbed(func() driver.Result { return s.call(d.api.StreamQuery) })
+	r := d.undisturbed(s.h.queryStream)
 	if r == driver.ErrorNotReady {
 		return false, nil
 	}
@@ -257,6 +256,14 @@ func (s *Stream) String() string {
 
 // acquire takes a reference to the native stream, which the caller releases.
 func (s *Stream) acquire(op string) error {
+	if s != nil && !s.isDefault && s.h != nil && s.h.acquire() {
+		runtime.KeepAlive(s)
+		return nil
+	}
+	return s.acquireOrSay(op)
+}
+
+func (s *Stream) acquireOrSay(op string) error {
 	if s == nil || s.h == nil {
 		return invalid(op, "the stream is nil")
 	}
@@ -275,4 +282,6 @@ func (s *Stream) acquire(op string) error {
 }
 
 // call calls f with the native stream, see [handle.onStream].
-func (s *Stream) call(f func(driver.Stream) driver.Result) driver.Result { return s.h.onStream(f) }
+func (s *Stream) call(f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
+	return s.h.onStream(f)
+}

@@ -19,8 +19,8 @@ import (
 // Devices and drivers without such operations (before CUDA 11.7) answer with an error
 // that matches errors.ErrUnsupported.
 func (s *Stream) WaitValue(word Memory[uint32], value uint32) error {
-	return s.value("stream wait value", word, func(st driver.Stream, at driver.DevicePtr) driver.Result {
-		return s.dev.driver.api.StreamWaitValue32(st, at, value, driver.StreamWaitValueGEQ)
+	return s.value("stream wait value", word, func(api *driver.API, st driver.Stream, at driver.DevicePtr) driver.Result {
+		return api.StreamWaitValue32(st, at, value, driver.StreamWaitValueGEQ)
 	})
 }
 
@@ -28,12 +28,12 @@ func (s *Stream) WaitValue(word Memory[uint32], value uint32) error {
 // (cuStreamWriteValue32). It returns at once. Who sees the value sees what the work
 // before it wrote too.
 func (s *Stream) WriteValue(word Memory[uint32], value uint32) error {
-	return s.value("stream write value", word, func(st driver.Stream, at driver.DevicePtr) driver.Result {
-		return s.dev.driver.api.StreamWriteValue32(st, at, value, 0)
+	return s.value("stream write value", word, func(api *driver.API, st driver.Stream, at driver.DevicePtr) driver.Result {
+		return api.StreamWriteValue32(st, at, value, 0)
 	})
 }
 
-func (s *Stream) value(op string, word Memory[uint32], f func(driver.Stream, driver.DevicePtr) driver.Result) error {
+func (s *Stream) value(op string, word Memory[uint32], f func(*driver.API, driver.Stream, driver.DevicePtr) driver.Result) error {
 	if word == nil {
 		return invalid(op, "the memory is nil")
 	}
@@ -55,7 +55,7 @@ func (s *Stream) value(op string, word Memory[uint32], f func(driver.Stream, dri
 		return invalid(op, "the driver takes no memory of AllocAsync for this; take it from Alloc or AllocHost")
 	}
 	in := s.capture()
-	r := s.call(func(st driver.Stream) driver.Result { return f(st, at) })
+	r := s.call(func(api *driver.API, st driver.Stream) driver.Result { return f(api, st, at) })
 	if r == driver.ErrorNotSupported || r == driver.ErrorCallRequiresNewerDriver {
 		return &Error{Op: op, Code: r, Err: errors.ErrUnsupported, Detail: "the device has no memory operations for streams"}
 	}

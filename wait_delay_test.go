@@ -31,7 +31,7 @@ func synchronizeInC(t *testing.T, drv *cuda.Driver) func(driver.Event) {
 	require.NoError(t, err)
 	return func(e driver.Event) {
 		frame := ccall.Frame{Fn: call, Arg: [ccall.MaxArgs]uintptr{f, uintptr(e)}}
-		if r := frame.Call(); r != 0 {
+		if r := frame.Call(nil); r != 0 {
 			t.Error(driver.Result(r))
 		}
 	}

@@ -32,66 +32,85 @@ func (s *Stream) WaitStream(other *Stream) error {
 		}
 	}
 	uses := other.h.uses.Load() // the record that follows covers them
-	owner := other.spareOwner(s).h
-	e, r := owner.takeSpare()
-	if r != driver.Success {
-		return failure(op, r)
-	}
-	api := s.dev.driver.api
-	r = other.call(func(h driver.Stream) driver.Result { return api.EventRecord(e, h) })
-	if r == driver.Success {
-		r = s.call(func(h driver.Stream) driver.Result { return api.StreamWaitEvent(h, e, 0) })
-	}
-	owner.putSpare(e)
+	r := other.h.waitedBy(s.h)
 	if r == driver.Success {
 		if c := s.capture(); c != nil {
 			c.joinedBy(s)
-		} else if uses != 0 && !amid && !s.h.capturing() { // it may have been an edge of a graph
+		} else if uses != 0 && !amid && !s.h.hasJoined(other.h, uses) && !s.h.capturing() { // it may have been an edge of a graph
 			s.h.joined(other.h, uses)
 		}
 	}
 	return check(op, r)
 }
 
-// spareOwner returns the stream whose spare event can be recorded on s so that
-// waiter waits: one of s's device, and rather not a default stream, which is
-// never closed and so keeps none.
-func (s *Stream) spareOwner(waiter *Stream) *Stream {
-	if s.isDefault && s.dev == waiter.dev {
-		return waiter
+// waitedBy makes the stream of to wait for what the stream of h has been given. Several
+// goroutines may do it at once, with the same event: all records are of the same
+// stream, so a wait that finds a later one than its own waits for what it would have
+// waited for a moment later. Once the wait is enqueued the event may be recorded
+// again: the wait keeps to the record that it saw.
+func (h *handle) waitedBy(to *handle) driver.Result {
+	e, r := h.spareEvent()
+	if r != driver.Success {
+		return r
 	}
-	return s
+	from, waiter := driver.Stream(h.native), driver.Stream(to.native)
+	both := func(api *driver.API) driver.Result {
+		if api.Fused != nil {
+			return api.Fused.RecordWait(e, from, waiter)
+		}
+		if r := api.EventRecord(e, from); r != driver.Success {
+			return r
+		}
+		return api.StreamWaitEvent(waiter, e, 0)
+	}
+	switch {
+	case from != 0 && waiter != 0:
+		return h.dev.call(both)
+	case h.dev == to.dev:
+		return h.dev.bound(both)
+	}
+	if r := h.record(e); r != driver.Success { // of two devices, of which each may want its own context
+		return r
+	}
+	return to.wait(e)
 }
 
-// takeSpare takes the spare event of the stream of h, or makes one. The caller
-// has it for itself, so that a wait never refers to another goroutine's later
-// record. Once the wait is enqueued the event may be recorded again: the wait
-// keeps to the record that it saw.
-func (h *handle) takeSpare() (driver.Event, driver.Result) {
-	if e := h.spare.Swap(0); e != 0 {
+// spareEvent returns the event that stands for the stream of h when others wait for it.
+// It is destroyed with the stream; a default stream's is kept.
+func (h *handle) spareEvent() (driver.Event, driver.Result) {
+	if e := h.spare.Load(); e != 0 {
 		return driver.Event(e), driver.Success
 	}
-	return h.dev.createEvent(driver.EventDisableTiming)
-}
-
-// putSpare gives the event back. Default streams are never closed and so keep
-// none.
-func (h *handle) putSpare(e driver.Event) {
-	if h.native == 0 || h.closed() || !h.spare.CompareAndSwap(0, uintptr(e)) {
+	e, r := h.dev.createEvent(driver.EventDisableTiming)
+	if r != driver.Success {
+		return 0, r
+	}
+	if !h.spare.CompareAndSwap(0, uintptr(e)) {
 		h.dev.destroyEvent(e)
+	} else if h.native == 0 {
+		h.dev.driver.api.Kept.Add(uint64(e))
 	}
+	return driver.Event(h.spare.Load()), driver.Success
 }
 
-// recordSpare records an event, which the caller puts back, on the stream of h.
-func (h *handle) recordSpare() (driver.Event, driver.Result) {
-	e, r := h.takeSpare()
-	if r != driver.Success {
-		return 0, r
+// record records e on the stream of h. Whatever it covers, the caller notes.
+func (h *handle) record(e driver.Event) driver.Result {
+	if h.native != 0 { // as onStream, for speed
+		r := h.dev.driver.api.EventRecord(e, driver.Stream(h.native))
+		if r != driver.ErrorInvalidContext {
+			return r
+		}
 	}
-	r = h.onStream(func(s driver.Stream) driver.Result { return h.dev.driver.api.EventRecord(e, s) })
-	if r != driver.Success {
-		h.putSpare(e)
-		return 0, r
+	return h.dev.bound(func(api *driver.API) driver.Result { return api.EventRecord(e, driver.Stream(h.native)) })
+}
+
+// wait makes the stream of h wait for e.
+func (h *handle) wait(e driver.Event) driver.Result {
+	if h.native != 0 { // as onStream, for speed
+		r := h.dev.driver.api.StreamWaitEvent(driver.Stream(h.native), e, 0)
+		if r != driver.ErrorInvalidContext {
+			return r
+		}
 	}
-	return e, driver.Success
+	return h.dev.bound(func(api *driver.API) driver.Result { return api.StreamWaitEvent(driver.Stream(h.native), e, 0) })
 }

@@ -45,6 +45,8 @@ type API struct {
 	// forbids to ask), when it has received from wake, or, if limit is positive,
 	// after that time. It may return early. It blocks the goroutine and no thread.
 	Sleep func(events []Event, limit time.Duration, wake <-chan struct{})
+	// Fused, unless nil, does several functions at once.
+	Fused *Fused
 	// Processes, unless nil, are the processes that share the devices, where those are
 	// not the operating system's.
 	Processes *Processes

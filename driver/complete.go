@@ -35,7 +35,8 @@ func (e *MissingError) Unwrap() error { return ErrorCallRequiresNewerDriver }
 // Complete makes every field of a callable: fields of optional functions that
 // are nil get a stub that answers [ErrorCallRequiresNewerDriver], and their
 // symbols are added to a.Missing. It returns a [*MissingError] that names all
-// required functions that are nil. Completing a complete table changes nothing.
+// required functions that are nil. It takes [Fused] away where a function was
+// replaced. Completing a complete table changes nothing.
 func (a *API) Complete() error {
 	missing := a.fill()
 	a.Missing = a.Missing[:len(a.Missing):len(a.Missing)] // a copy of the table may share it
@@ -53,6 +54,9 @@ func (a *API) Complete() error {
 			source = "the driver table"
 		}
 		return &MissingError{Source: source, Symbols: required}
+	}
+	if a.Fused != nil && !a.sameFunctions(a.Fused.Of) {
+		a.Fused = nil
 	}
 	return nil
 }

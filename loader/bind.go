@@ -29,7 +29,7 @@ func loaded(handle uintptr, bind func() (*Library, error)) (*Library, error) {
 // table binds the functions that sym finds and completes the table.
 func table(source string, sym func(name string) uintptr) (*driver.API, error) {
 	api := &driver.API{Source: source}
-	bind(api, sym)
+	bind(api, sym, nil)
 	for _, f := range driver.Functions {
 		if f.Else != "" && sym(f.Symbol) == 0 {
 			api.Missing = append(api.Missing, f.Symbol)
@@ -38,7 +38,31 @@ func table(source string, sym func(name string) uintptr) (*driver.API, error) {
 	if err := api.Complete(); err != nil {
 		return nil, err
 	}
+	api.Fused = fuse(api, sym)
 	return api, nil
+}
+
+// fuse makes what does several of a table's functions in one transition into C.
+func fuse(api *driver.API, sym func(name string) uintptr) *driver.Fused {
+	return &driver.Fused{Of: api, RecordWait: recordWait(sym, nil), Within: func(c driver.Context) *driver.API {
+		in := &ccall.Scope{Push: sym("cuCtxPushCurrent_v2"), Pop: sym("cuCtxPopCurrent_v2"), Context: uintptr(c)}
+		within := &driver.API{Source: api.Source}
+		bind(within, sym, in)
+		_ = within.Complete() // as the table itself has all that is required
+		within.Fused = &driver.Fused{Of: within, RecordWait: recordWait(sym, in)}
+		return within
+	}}
+}
+
+func recordWait(sym func(name string) uintptr, in *ccall.Scope) func(e driver.Event, from, to driver.Stream) driver.Result {
+	record, wait := sym("cuEventRecord"), sym("cuStreamWaitEvent")
+	return func(e driver.Event, from, to driver.Stream) driver.Result {
+		pair := ccall.Pair{
+			First:  ccall.Frame{Fn: record, Arg: [ccall.MaxArgs]uintptr{uintptr(e), uintptr(from)}},
+			Second: ccall.Frame{Fn: wait, Arg: [ccall.MaxArgs]uintptr{uintptr(to), uintptr(e)}},
+		}
+		return driver.Result(pair.Call(in))
+	}
 }
 
 // first finds the function that is called a in new drivers and b in old ones.

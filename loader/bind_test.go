@@ -32,7 +32,7 @@ func openSeen(t *testing.T, path string) seen {
 
 func (s seen) arg(i int) uint64 {
 	f := ccall.Frame{Fn: s.word, Arg: [ccall.MaxArgs]uintptr{0, uintptr(i)}}
-	f.CallOut(0, 1)
+	f.CallOut(nil, 0, 1)
 	return f.Out[0]
 }
 
@@ -40,7 +40,7 @@ func (s seen) text() string {
 	var b []byte
 	for i := range 128 {
 		f := ccall.Frame{Fn: s.byteAt, Arg: [ccall.MaxArgs]uintptr{uintptr(i)}}
-		b = append(b, byte(f.Call()))
+		b = append(b, byte(f.Call(nil)))
 	}
 	return goString(b)
 }
@@ -48,7 +48,7 @@ func (s seen) text() string {
 func (s seen) bytes() (b [64]byte) {
 	for i := range b {
 		f := ccall.Frame{Fn: s.byteAt, Arg: [ccall.MaxArgs]uintptr{uintptr(i)}}
-		b[i] = byte(f.Call())
+		b[i] = byte(f.Call(nil))
 	}
 	return b
 }

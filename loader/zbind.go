@@ -12,19 +12,20 @@ import (
 	"github.com/purecuda/cuda/internal/ccall"
 )
 
-// bind sets the fields of api whose symbols sym finds; sym answers 0 for others.
-func bind(api *driver.API, sym func(name string) uintptr) {
+// bind sets the fields of api whose symbols sym finds; sym answers 0 for others. Their
+// calls are made in a scope unless that is nil.
+func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {
 	if fn := sym("cuInit"); fn != 0 {
 		api.Init = func(flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuDriverGetVersion"); fn != 0 {
 		api.DriverGetVersion = func() (version int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			version = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -32,7 +33,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDeviceGetCount"); fn != 0 {
 		api.DeviceGetCount = func() (count int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			count = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -40,7 +41,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDeviceGet"); fn != 0 {
 		api.DeviceGet = func(ordinal int32) (d driver.Device, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(ordinal)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			d = *(*driver.Device)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -49,7 +50,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.DeviceGetName = func(d driver.Device) (name string, r driver.Result) {
 			buf := ccall.Buffer(256)
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(unsafe.Pointer(&buf[0])), 256, uintptr(d)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(buf)
 			name = goString(buf)
 			return
@@ -59,7 +60,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.DeviceGetUUID = func(d driver.Device) (id driver.UUID, r driver.Result) {
 			buf := ccall.Buffer(len(id))
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(unsafe.Pointer(&buf[0])), uintptr(d)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(buf)
 			copy(id[:], buf)
 			return
@@ -69,7 +70,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.DeviceGetPCIBusID = func(d driver.Device) (id string, r driver.Result) {
 			buf := ccall.Buffer(256)
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(unsafe.Pointer(&buf[0])), 256, uintptr(d)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(buf)
 			id = goString(buf)
 			return
@@ -78,7 +79,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDeviceGetAttribute"); fn != 0 {
 		api.DeviceGetAttribute = func(a driver.Attribute, d driver.Device) (v int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(a), uintptr(d)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			v = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -86,7 +87,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDeviceTotalMem_v2"); fn != 0 {
 		api.DeviceTotalMem = func(d driver.Device) (bytes uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(d)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			bytes = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -94,7 +95,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDevicePrimaryCtxRetain"); fn != 0 {
 		api.DevicePrimaryCtxRetain = func(d driver.Device) (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(d)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			c = *(*driver.Context)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -102,14 +103,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDevicePrimaryCtxRelease_v2"); fn != 0 {
 		api.DevicePrimaryCtxRelease = func(d driver.Device) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(d)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuDevicePrimaryCtxGetState"); fn != 0 {
 		api.DevicePrimaryCtxGetState = func(d driver.Device) (flags uint32, active int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(d), 0, 0}}
-			r = driver.Result(frame.CallOut(1, 2))
+			r = driver.Result(frame.CallOut(in, 1, 2))
 			flags = *(*uint32)(unsafe.Pointer(&frame.Out[0]))
 			active = *(*int32)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -118,14 +119,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxPushCurrent_v2"); fn != 0 {
 		api.CtxPushCurrent = func(c driver.Context) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(c)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuCtxPopCurrent_v2"); fn != 0 {
 		api.CtxPopCurrent = func() (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			c = *(*driver.Context)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -133,7 +134,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxGetCurrent"); fn != 0 {
 		api.CtxGetCurrent = func() (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			c = *(*driver.Context)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -141,7 +142,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxGetDevice"); fn != 0 {
 		api.CtxGetDevice = func() (d driver.Device, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			d = *(*driver.Device)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -149,7 +150,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxGetStreamPriorityRange"); fn != 0 {
 		api.CtxGetStreamPriorityRange = func() (least int32, greatest int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, 0}}
-			r = driver.Result(frame.CallOut(0, 2))
+			r = driver.Result(frame.CallOut(in, 0, 2))
 			least = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			greatest = *(*int32)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -158,21 +159,21 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxSynchronize"); fn != 0 {
 		api.CtxSynchronize = func() (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuCtxRecordEvent"); fn != 0 {
 		api.CtxRecordEvent = func(c driver.Context, e driver.Event) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(c), uintptr(e)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamCreateWithPriority"); fn != 0 {
 		api.StreamCreateWithPriority = func(flags uint32, priority int32) (s driver.Stream, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(flags), uintptr(priority)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			s = *(*driver.Stream)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -180,14 +181,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamDestroy_v2"); fn != 0 {
 		api.StreamDestroy = func(s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamGetPriority"); fn != 0 {
 		api.StreamGetPriority = func(s driver.Stream) (priority int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			priority = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -195,7 +196,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamGetFlags"); fn != 0 {
 		api.StreamGetFlags = func(s driver.Stream) (flags uint32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			flags = *(*uint32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -203,7 +204,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamGetCtx"); fn != 0 {
 		api.StreamGetCtx = func(s driver.Stream) (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			c = *(*driver.Context)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -211,7 +212,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamGetId"); fn != 0 {
 		api.StreamGetID = func(s driver.Stream) (id uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			id = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -219,49 +220,49 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamQuery"); fn != 0 {
 		api.StreamQuery = func(s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamSynchronize"); fn != 0 {
 		api.StreamSynchronize = func(s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamWaitEvent"); fn != 0 {
 		api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), uintptr(e), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamWaitValue32_v2"); fn != 0 {
 		api.StreamWaitValue32 = func(s driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), uintptr(addr), uintptr(value), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamWriteValue32_v2"); fn != 0 {
 		api.StreamWriteValue32 = func(s driver.Stream, addr driver.DevicePtr, value uint32, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), uintptr(addr), uintptr(value), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamBeginCapture_v2"); fn != 0 {
 		api.StreamBeginCapture = func(s driver.Stream, mode driver.CaptureMode) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), uintptr(mode)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuStreamEndCapture"); fn != 0 {
 		api.StreamEndCapture = func(s driver.Stream) (g driver.Graph, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			g = *(*driver.Graph)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -269,7 +270,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamIsCapturing"); fn != 0 {
 		api.StreamIsCapturing = func(s driver.Stream) (status driver.CaptureStatus, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0}}
-			r = driver.Result(frame.CallOut(1, 1))
+			r = driver.Result(frame.CallOut(in, 1, 1))
 			status = *(*driver.CaptureStatus)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -278,7 +279,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.ThreadExchangeStreamCaptureMode = func(mode driver.CaptureMode) (previous driver.CaptureMode, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
 			frame.Out[0] = uint64(mode)
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			previous = *(*driver.CaptureMode)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -286,7 +287,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuStreamGetCaptureInfo"); fn != 0 {
 		api.StreamGetCaptureInfo = func(s driver.Stream) (status driver.CaptureStatus, id uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), 0, 0}}
-			r = driver.Result(frame.CallOut(1, 2))
+			r = driver.Result(frame.CallOut(in, 1, 2))
 			status = *(*driver.CaptureStatus)(unsafe.Pointer(&frame.Out[0]))
 			id = *(*uint64)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -295,7 +296,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuEventCreate"); fn != 0 {
 		api.EventCreate = func(flags uint32) (e driver.Event, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(flags)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			e = *(*driver.Event)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -303,42 +304,42 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuEventDestroy_v2"); fn != 0 {
 		api.EventDestroy = func(e driver.Event) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(e)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuEventRecord"); fn != 0 {
 		api.EventRecord = func(e driver.Event, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(e), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuEventRecordWithFlags"); fn != 0 {
 		api.EventRecordWithFlags = func(e driver.Event, s driver.Stream, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(e), uintptr(s), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuEventQuery"); fn != 0 {
 		api.EventQuery = func(e driver.Event) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(e)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuEventSynchronize"); fn != 0 {
 		api.EventSynchronize = func(e driver.Event) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(e)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := first(sym, "cuEventElapsedTime_v2", "cuEventElapsedTime"); fn != 0 {
 		api.EventElapsedTime = func(start driver.Event, end driver.Event) (ms float32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(start), uintptr(end)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			ms = *(*float32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -346,7 +347,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuGraphGetNodes"); fn != 0 {
 		api.GraphGetNodes = func(g driver.Graph, nodes unsafe.Pointer) (n uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(g), uintptr(nodes), 0}}
-			r = driver.Result(frame.CallOut(2, 1))
+			r = driver.Result(frame.CallOut(in, 2, 1))
 			runtime.KeepAlive(nodes)
 			n = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			return
@@ -355,7 +356,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuGraphInstantiateWithFlags"); fn != 0 {
 		api.GraphInstantiateWithFlags = func(g driver.Graph, flags uint64) (x driver.GraphExec, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(g), uintptr(flags)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			x = *(*driver.GraphExec)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -363,28 +364,28 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuGraphDestroy"); fn != 0 {
 		api.GraphDestroy = func(g driver.Graph) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(g)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuGraphUpload"); fn != 0 {
 		api.GraphUpload = func(x driver.GraphExec, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(x), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuGraphLaunch"); fn != 0 {
 		api.GraphLaunch = func(x driver.GraphExec, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(x), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuGraphExecUpdate"); fn != 0 {
 		api.GraphExecUpdate = func(x driver.GraphExec, g driver.Graph) (failed driver.GraphNode, result driver.GraphExecUpdateResult, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(x), uintptr(g), 0, 0}}
-			r = driver.Result(frame.CallOut(2, 2))
+			r = driver.Result(frame.CallOut(in, 2, 2))
 			failed = *(*driver.GraphNode)(unsafe.Pointer(&frame.Out[0]))
 			result = *(*driver.GraphExecUpdateResult)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -393,7 +394,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuGraphExecDestroy"); fn != 0 {
 		api.GraphExecDestroy = func(x driver.GraphExec) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(x)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
@@ -401,7 +402,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.IPCGetEventHandle = func(e driver.Event) (h driver.IPCEventHandle, r driver.Result) {
 			buf := ccall.Buffer(len(h))
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(unsafe.Pointer(&buf[0])), uintptr(e)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(buf)
 			copy(h[:], buf)
 			return
@@ -411,7 +412,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		var call func(*driver.Event, ccall.Struct64) int32
 		ccall.Register(&call, fn)
 		api.IPCOpenEventHandle = func(h driver.IPCEventHandle) (e driver.Event, r driver.Result) {
-			r = driver.Result(call(&e, ccall.Struct64{Bytes: h}))
+			r = driver.Result(in.Around(func() int32 { return call(&e, ccall.Struct64{Bytes: h}) }))
 			return
 		}
 	}
@@ -419,7 +420,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.IPCGetMemHandle = func(p driver.DevicePtr) (h driver.IPCMemHandle, r driver.Result) {
 			buf := ccall.Buffer(len(h))
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(unsafe.Pointer(&buf[0])), uintptr(p)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(buf)
 			copy(h[:], buf)
 			return
@@ -429,21 +430,21 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		var call func(*driver.DevicePtr, ccall.Struct64, uint32) int32
 		ccall.Register(&call, fn)
 		api.IPCOpenMemHandle = func(h driver.IPCMemHandle, flags uint32) (p driver.DevicePtr, r driver.Result) {
-			r = driver.Result(call(&p, ccall.Struct64{Bytes: h}, flags))
+			r = driver.Result(in.Around(func() int32 { return call(&p, ccall.Struct64{Bytes: h}, flags) }))
 			return
 		}
 	}
 	if fn := sym("cuIpcCloseMemHandle"); fn != 0 {
 		api.IPCCloseMemHandle = func(p driver.DevicePtr) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemGetInfo_v2"); fn != 0 {
 		api.MemGetInfo = func() (free uint64, total uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, 0}}
-			r = driver.Result(frame.CallOut(0, 2))
+			r = driver.Result(frame.CallOut(in, 0, 2))
 			free = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			total = *(*uint64)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -452,7 +453,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemAlloc_v2"); fn != 0 {
 		api.MemAlloc = func(bytes uint64) (p driver.DevicePtr, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(bytes)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			p = *(*driver.DevicePtr)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -460,7 +461,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemGetAddressRange_v2"); fn != 0 {
 		api.MemGetAddressRange = func(p driver.DevicePtr) (base driver.DevicePtr, bytes uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, 0, uintptr(p)}}
-			r = driver.Result(frame.CallOut(0, 2))
+			r = driver.Result(frame.CallOut(in, 0, 2))
 			base = *(*driver.DevicePtr)(unsafe.Pointer(&frame.Out[0]))
 			bytes = *(*uint64)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -469,14 +470,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemFree_v2"); fn != 0 {
 		api.MemFree = func(p driver.DevicePtr) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemHostAlloc"); fn != 0 {
 		api.MemHostAlloc = func(bytes uint64, flags uint32) (p unsafe.Pointer, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(bytes), uintptr(flags)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			p = *(*unsafe.Pointer)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -484,7 +485,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemFreeHost"); fn != 0 {
 		api.MemFreeHost = func(p unsafe.Pointer) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(p)
 			return
 		}
@@ -492,7 +493,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemHostRegister_v2"); fn != 0 {
 		api.MemHostRegister = func(p unsafe.Pointer, bytes uint64, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p), uintptr(bytes), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(p)
 			return
 		}
@@ -500,7 +501,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemHostUnregister"); fn != 0 {
 		api.MemHostUnregister = func(p unsafe.Pointer) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(p)
 			return
 		}
@@ -508,7 +509,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemHostGetDevicePointer_v2"); fn != 0 {
 		api.MemHostGetDevicePointer = func(p unsafe.Pointer, flags uint32) (d driver.DevicePtr, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(p), uintptr(flags)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			runtime.KeepAlive(p)
 			d = *(*driver.DevicePtr)(unsafe.Pointer(&frame.Out[0]))
 			return
@@ -517,7 +518,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuDeviceGetDefaultMemPool"); fn != 0 {
 		api.DeviceGetDefaultMemPool = func(d driver.Device) (p driver.MemPool, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(d)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			p = *(*driver.MemPool)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -525,14 +526,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemPoolSetAttribute"); fn != 0 {
 		api.MemPoolSetAttribute = func(p driver.MemPool, a driver.MemPoolAttribute, value uint64) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p), uintptr(a), 0}}
-			r = driver.Result(frame.CallIn(2, unsafe.Pointer(&value), unsafe.Sizeof(value)))
+			r = driver.Result(frame.CallIn(in, 2, unsafe.Pointer(&value), unsafe.Sizeof(value)))
 			return
 		}
 	}
 	if fn := sym("cuMemPoolGetAttribute"); fn != 0 {
 		api.MemPoolGetAttribute = func(p driver.MemPool, a driver.MemPoolAttribute) (value uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p), uintptr(a), 0}}
-			r = driver.Result(frame.CallOut(2, 1))
+			r = driver.Result(frame.CallOut(in, 2, 1))
 			value = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -540,21 +541,21 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemPoolSetAccess"); fn != 0 {
 		api.MemPoolSetAccess = func(p driver.MemPool, access driver.MemAccess, count uint64) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p), 0, uintptr(count)}}
-			r = driver.Result(frame.CallIn(1, unsafe.Pointer(&access), unsafe.Sizeof(access)))
+			r = driver.Result(frame.CallIn(in, 1, unsafe.Pointer(&access), unsafe.Sizeof(access)))
 			return
 		}
 	}
 	if fn := sym("cuMemPoolTrimTo"); fn != 0 {
 		api.MemPoolTrimTo = func(p driver.MemPool, keep uint64) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(p), uintptr(keep)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemAllocFromPoolAsync"); fn != 0 {
 		api.MemAllocFromPoolAsync = func(bytes uint64, p driver.MemPool, s driver.Stream) (addr driver.DevicePtr, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(bytes), uintptr(p), uintptr(s)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			addr = *(*driver.DevicePtr)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -562,14 +563,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemFreeAsync"); fn != 0 {
 		api.MemFreeAsync = func(addr driver.DevicePtr, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(addr), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuDeviceCanAccessPeer"); fn != 0 {
 		api.DeviceCanAccessPeer = func(d driver.Device, peer driver.Device) (can int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(d), uintptr(peer)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			can = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -577,28 +578,28 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuCtxEnablePeerAccess"); fn != 0 {
 		api.CtxEnablePeerAccess = func(peer driver.Context, flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(peer), uintptr(flags)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuCtxDisablePeerAccess"); fn != 0 {
 		api.CtxDisablePeerAccess = func(peer driver.Context) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(peer)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemcpyAsync"); fn != 0 {
 		api.MemcpyAsync = func(dst driver.DevicePtr, src driver.DevicePtr, bytes uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemcpyHtoDAsync_v2"); fn != 0 {
 		api.MemcpyHtoDAsync = func(dst driver.DevicePtr, src unsafe.Pointer, bytes uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(src)
 			return
 		}
@@ -606,7 +607,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemcpyDtoHAsync_v2"); fn != 0 {
 		api.MemcpyDtoHAsync = func(dst unsafe.Pointer, src driver.DevicePtr, bytes uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(dst)
 			return
 		}
@@ -614,49 +615,49 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuMemcpyDtoDAsync_v2"); fn != 0 {
 		api.MemcpyDtoDAsync = func(dst driver.DevicePtr, src driver.DevicePtr, bytes uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemcpyPeerAsync"); fn != 0 {
 		api.MemcpyPeerAsync = func(dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, bytes uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(dstCtx), uintptr(src), uintptr(srcCtx), uintptr(bytes), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemcpy2DAsync_v2"); fn != 0 {
 		api.Memcpy2DAsync = func(c driver.Memcpy2D, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(s)}}
-			r = driver.Result(frame.CallIn(0, unsafe.Pointer(&c), unsafe.Sizeof(c)))
+			r = driver.Result(frame.CallIn(in, 0, unsafe.Pointer(&c), unsafe.Sizeof(c)))
 			return
 		}
 	}
 	if fn := sym("cuMemsetD8Async"); fn != 0 {
 		api.MemsetD8Async = func(dst driver.DevicePtr, value uint8, n uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(value), uintptr(n), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemsetD16Async"); fn != 0 {
 		api.MemsetD16Async = func(dst driver.DevicePtr, value uint16, n uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(value), uintptr(n), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuMemsetD32Async"); fn != 0 {
 		api.MemsetD32Async = func(dst driver.DevicePtr, value uint32, n uint64, s driver.Stream) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(dst), uintptr(value), uintptr(n), uintptr(s)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuModuleLoadDataEx"); fn != 0 {
 		api.ModuleLoadDataEx = func(image unsafe.Pointer, count uint32, options unsafe.Pointer, values unsafe.Pointer) (m driver.Module, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(image), uintptr(count), uintptr(options), uintptr(values)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			runtime.KeepAlive(image)
 			runtime.KeepAlive(options)
 			runtime.KeepAlive(values)
@@ -667,7 +668,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuModuleUnload"); fn != 0 {
 		api.ModuleUnload = func(m driver.Module) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(m)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
@@ -675,7 +676,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 		api.ModuleGetFunction = func(m driver.Module, name string) (f driver.Func, r driver.Result) {
 			nameText := cString(name)
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(m), uintptr(unsafe.Pointer(&nameText[0]))}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			runtime.KeepAlive(nameText)
 			f = *(*driver.Func)(unsafe.Pointer(&frame.Out[0]))
 			return
@@ -684,7 +685,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuFuncGetAttribute"); fn != 0 {
 		api.FuncGetAttribute = func(a driver.FuncAttribute, f driver.Func) (v int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(a), uintptr(f)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			v = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -692,14 +693,14 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuFuncSetAttribute"); fn != 0 {
 		api.FuncSetAttribute = func(f driver.Func, a driver.FuncAttribute, v int32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(f), uintptr(a), uintptr(v)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
 	if fn := sym("cuFuncGetParamInfo"); fn != 0 {
 		api.FuncGetParamInfo = func(f driver.Func, index uint64) (offset uint64, size uint64, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(f), uintptr(index), 0, 0}}
-			r = driver.Result(frame.CallOut(2, 2))
+			r = driver.Result(frame.CallOut(in, 2, 2))
 			offset = *(*uint64)(unsafe.Pointer(&frame.Out[0]))
 			size = *(*uint64)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -708,7 +709,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuOccupancyMaxActiveBlocksPerMultiprocessor"); fn != 0 {
 		api.OccupancyMaxActiveBlocksPerMultiprocessor = func(f driver.Func, blockSize int32, sharedBytes uint64) (blocks int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, uintptr(f), uintptr(blockSize), uintptr(sharedBytes)}}
-			r = driver.Result(frame.CallOut(0, 1))
+			r = driver.Result(frame.CallOut(in, 0, 1))
 			blocks = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			return
 		}
@@ -716,7 +717,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuOccupancyMaxPotentialBlockSize"); fn != 0 {
 		api.OccupancyMaxPotentialBlockSize = func(f driver.Func, sharedFor uintptr, sharedBytes uint64, limit int32) (gridSize int32, blockSize int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0, 0, uintptr(f), uintptr(sharedFor), uintptr(sharedBytes), uintptr(limit)}}
-			r = driver.Result(frame.CallOut(0, 2))
+			r = driver.Result(frame.CallOut(in, 0, 2))
 			gridSize = *(*int32)(unsafe.Pointer(&frame.Out[0]))
 			blockSize = *(*int32)(unsafe.Pointer(&frame.Out[1]))
 			return
@@ -725,7 +726,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuLaunchKernel"); fn != 0 {
 		api.LaunchKernel = func(f driver.Func, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, sharedBytes uint32, s driver.Stream, params unsafe.Pointer, extra unsafe.Pointer) (r driver.Result) {
 			frame := ccall.Wide{Fn: fn, Arg: [ccall.MaxWideArgs]uintptr{uintptr(f), uintptr(gridX), uintptr(gridY), uintptr(gridZ), uintptr(blockX), uintptr(blockY), uintptr(blockZ), uintptr(sharedBytes), uintptr(s), uintptr(params), uintptr(extra)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(params)
 			runtime.KeepAlive(extra)
 			return
@@ -734,7 +735,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuLaunchCooperativeKernel"); fn != 0 {
 		api.LaunchCooperativeKernel = func(f driver.Func, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, sharedBytes uint32, s driver.Stream, params unsafe.Pointer) (r driver.Result) {
 			frame := ccall.Wide{Fn: fn, Arg: [ccall.MaxWideArgs]uintptr{uintptr(f), uintptr(gridX), uintptr(gridY), uintptr(gridZ), uintptr(blockX), uintptr(blockY), uintptr(blockZ), uintptr(sharedBytes), uintptr(s), uintptr(params)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			runtime.KeepAlive(params)
 			return
 		}
@@ -742,7 +743,7 @@ func bind(api *driver.API, sym func(name string) uintptr) {
 	if fn := sym("cuLaunchHostFunc"); fn != 0 {
 		api.LaunchHostFunc = func(s driver.Stream, f driver.HostFunc) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(s), hostCallback(), uintptr(f)}}
-			r = driver.Result(frame.Call())
+			r = driver.Result(frame.Call(in))
 			return
 		}
 	}

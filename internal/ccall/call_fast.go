@@ -18,13 +18,37 @@ import (
 //go:noescape
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
-// trampolineAddr and wideTrampolineAddr are the addresses of the assembly
-// routines that cgocall runs, for a [Frame] and for a [Wide].
-// They are taken in assembly because a Go func value would be that of a wrapper
-// for Go's own calling convention.
-var trampolineAddr, wideTrampolineAddr uintptr
+// These are the addresses of the assembly routines that cgocall runs, for a [Frame],
+// a [Wide], a [Pair], and any of these in a [Scope]. They are taken in assembly
+// because a Go func value would be that of a wrapper for Go's own calling convention.
+var trampolineAddr, wideTrampolineAddr, pairTrampolineAddr, scopedTrampolineAddr uintptr
 
-// Call calls f.Fn and returns its int result.
+// scoped is what scopedTrampoline gets: the routine for what stands at frame, and the
+// context for it.
+type scoped struct {
+	scope   *Scope
+	routine uintptr
+	frame   unsafe.Pointer
+}
+
+// call runs the routine for what stands at frame, in a scope unless that is nil.
+//
+//go:nosplit
+func call(routine uintptr, frame unsafe.Pointer, in *Scope) int32 {
+	if in == nil {
+		return cgocall(routine, frame)
+	}
+	return callScoped(routine, frame, in)
+}
+
+//go:nosplit
+//go:noinline
+func callScoped(routine uintptr, frame unsafe.Pointer, in *Scope) int32 {
+	s := scoped{in, routine, frame}
+	return cgocall(scopedTrampolineAddr, unsafe.Pointer(&s))
+}
+
+// Call calls f.Fn, in a scope unless that is nil, and returns its int result.
 //
 // Nothing may move the stack, where f may stand, between taking the frame's
 // address and the C function's return. Stacks grow only in the prologue of a
@@ -34,8 +58,8 @@ var trampolineAddr, wideTrampolineAddr uintptr
 // would break that, which is why [Frame] forbids it.
 //
 //go:nosplit
-func (f *Frame) Call() int32 {
-	return cgocall(trampolineAddr, unsafe.Pointer(f))
+func (f *Frame) Call(in *Scope) int32 {
+	return call(trampolineAddr, unsafe.Pointer(f), in)
 }
 
 // CallOut is [Frame.Call] for a function that writes n results, 1 or 2, through
@@ -46,26 +70,34 @@ func (f *Frame) Call() int32 {
 // they are taken here, in a nosplit function, right before the call.
 //
 //go:nosplit
-func (f *Frame) CallOut(at, n int) int32 {
+func (f *Frame) CallOut(in *Scope, at, n int) int32 {
 	f.Arg[at] = uintptr(unsafe.Pointer(&f.Out[0]))
 	if n == 2 {
 		f.Arg[at+1] = uintptr(unsafe.Pointer(&f.Out[1]))
 	}
-	return cgocall(trampolineAddr, unsafe.Pointer(f))
+	return call(trampolineAddr, unsafe.Pointer(f), in)
 }
 
 // CallIn is [Frame.Call] for a function that reads size bytes, at most 128, at
-// in, through argument at. They may stand on the goroutine's stack: see CallOut.
+// p, through argument at. They may stand on the goroutine's stack: see CallOut.
 //
 //go:nosplit
-func (f *Frame) CallIn(at int, in unsafe.Pointer, size uintptr) int32 {
-	f.Arg[at] = uintptr(in)
-	return cgocall(trampolineAddr, unsafe.Pointer(f))
+func (f *Frame) CallIn(in *Scope, at int, p unsafe.Pointer, size uintptr) int32 {
+	f.Arg[at] = uintptr(p)
+	return call(trampolineAddr, unsafe.Pointer(f), in)
 }
 
 // Call calls f.Fn and returns its int result; see [Frame.Call].
 //
 //go:nosplit
-func (f *Wide) Call() int32 {
-	return cgocall(wideTrampolineAddr, unsafe.Pointer(f))
+func (f *Wide) Call(in *Scope) int32 {
+	return call(wideTrampolineAddr, unsafe.Pointer(f), in)
+}
+
+// Call makes both calls, in a scope unless that is nil, and returns the result of the
+// last one made; see [Frame.Call].
+//
+//go:nosplit
+func (p *Pair) Call(in *Scope) int32 {
+	return call(pairTrampolineAddr, unsafe.Pointer(p), in)
 }

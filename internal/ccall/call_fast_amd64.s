@@ -55,3 +55,54 @@ TEXT wideTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 
 DATA ·wideTrampolineAddr(SB)/8, $wideTrampoline<>(SB)
 GLOBL ·wideTrampolineAddr(SB), NOPTR|RODATA, $8
+
+// pairTrampoline runs trampoline for the first frame of a Pair and, if that returns
+// 0, for the second. BX is the caller's to keep; pushing it aligns the stack.
+TEXT pairTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ BX
+	MOVQ  DI, BX
+	LEAQ  Pair_First(BX), DI
+	CALL  trampoline<>(SB)
+	TESTL AX, AX
+	JNZ   done
+	LEAQ  Pair_Second(BX), DI
+	CALL  trampoline<>(SB)
+
+done:
+	POPQ BX
+	RET
+
+DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
+GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
+
+// scopedTrampoline pushes a context, runs a routine and pops the context. On the
+// stack are the word that the pop writes, the routine's result, and BX.
+TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ BX
+	SUBQ  $16, SP
+	MOVQ  DI, BX
+	MOVQ  scoped_scope(BX), R11
+	MOVQ  Scope_Context(R11), DI
+	XORL  AX, AX
+	CALL  Scope_Push(R11)
+	TESTL AX, AX
+	JNZ   done
+	MOVQ  scoped_frame(BX), DI
+	CALL  scoped_routine(BX)
+	MOVL  AX, 8(SP)
+	MOVQ  scoped_scope(BX), R11
+	LEAQ  0(SP), DI
+	XORL  AX, AX
+	CALL  Scope_Pop(R11)
+	MOVL  8(SP), CX
+	TESTL CX, CX
+	JZ    done
+	MOVL  CX, AX
+
+done:
+	ADDQ $16, SP
+	POPQ BX
+	RET
+
+DATA ·scopedTrampolineAddr(SB)/8, $scopedTrampoline<>(SB)
+GLOBL ·scopedTrampolineAddr(SB), NOPTR|RODATA, $8

@@ -52,3 +52,58 @@ TEXT wideTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 
 DATA ·wideTrampolineAddr(SB)/8, $wideTrampoline<>(SB)
 GLOBL ·wideTrampolineAddr(SB), NOPTR|RODATA, $8
+
+// pairTrampoline runs trampoline for the first frame of a Pair and, if that returns
+// 0, for the second.
+TEXT pairTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	SUB  $16, RSP
+	MOVD R30, 0(RSP)
+	MOVD R19, 8(RSP)
+	MOVD R0, R19
+	ADD  $Pair_First, R19, R0
+	CALL trampoline<>(SB)
+	CBNZW R0, done
+	ADD  $Pair_Second, R19, R0
+	CALL trampoline<>(SB)
+
+done:
+	MOVD 8(RSP), R19
+	MOVD 0(RSP), R30
+	ADD  $16, RSP
+	RET
+
+DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
+GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
+
+// scopedTrampoline pushes a context, runs a routine and pops the context. On the
+// stack are R30, R19, the routine's result, and the word that the pop writes.
+TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
+	SUB  $32, RSP
+	MOVD R30, 0(RSP)
+	MOVD R19, 8(RSP)
+	MOVD R0, R19
+	MOVD scoped_scope(R19), R9
+	MOVD Scope_Context(R9), R0
+	MOVD Scope_Push(R9), R9
+	CALL (R9)
+	CBNZW R0, done
+	MOVD scoped_frame(R19), R0
+	MOVD scoped_routine(R19), R9
+	CALL (R9)
+	MOVW R0, 16(RSP)
+	MOVD scoped_scope(R19), R9
+	MOVD Scope_Pop(R9), R9
+	ADD  $24, RSP, R0
+	CALL (R9)
+	MOVW 16(RSP), R9
+	CBZW R9, done
+	MOVW R9, R0
+
+done:
+	MOVD 8(RSP), R19
+	MOVD 0(RSP), R30
+	ADD  $32, RSP
+	RET
+
+DATA ·scopedTrampolineAddr(SB)/8, $scopedTrampoline<>(SB)
+GLOBL ·scopedTrampolineAddr(SB), NOPTR|RODATA, $8

@@ -30,3 +30,18 @@ type Wide struct {
 	Fn  uintptr
 	Arg [MaxWideArgs]uintptr
 }
+
+// Scope makes a context current on the calling thread for the time of a call: Push
+// and Pop are the addresses of cuCtxPushCurrent and cuCtxPopCurrent, Context is what
+// is pushed. If pushing fails, its result is the call's and the function is not
+// called; if only popping does, its result is. It is all one transition into C.
+type Scope struct {
+	Push, Pop uintptr
+	Context   uintptr
+}
+
+// Pair is two calls, in one transition into C. The second is made if the first
+// returns 0.
+type Pair struct {
+	First, Second Frame
+}

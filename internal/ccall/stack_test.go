@@ -20,7 +20,7 @@ func descend(fn uintptr, depth int) error {
 		pad[i] = byte(depth + i)
 	}
 	f := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(depth)}}
-	r := f.CallOut(1, 2)
+	r := f.CallOut(nil, 1, 2)
 	if depth > 0 {
 		if err := descend(fn, depth-1); err != nil {
 			return err

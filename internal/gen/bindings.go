@@ -19,8 +19,8 @@ func bindings(functions []function) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header + "//go:build !nocuda && ((linux && (amd64 || arm64)) || (windows && amd64))\n\n")
 	b.WriteString("package loader\n\nimport (\n\t\"runtime\"\n\t\"unsafe\"\n\n\t\"github.com/purecuda/cuda/driver\"\n\t\"github.com/purecuda/cuda/internal/ccall\"\n)\n\n")
-	b.WriteString("// bind sets the fields of api whose symbols sym finds; sym answers 0 for others.\n")
-	b.WriteString("func bind(api *driver.API, sym func(name string) uintptr) {\n")
+	b.WriteString("// bind sets the fields of api whose symbols sym finds; sym answers 0 for others. Their\n// calls are made in a scope unless that is nil.\n")
+	b.WriteString("func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {\n")
 	for _, f := range functions {
 		body, err := binding(f)
 		if err != nil {
@@ -44,7 +44,7 @@ func binding(f function) (string, error) {
 		// as the ABI says: purego knows. Opening is never hot.
 		fmt.Fprintf(&b, "\t\tvar call func(%s) int32\n\t\tccall.Register(&call, fn)\n", cTypes(f))
 		fmt.Fprintf(&b, "\t\tapi.%s = func(%s) (%s) {\n", f.Field, signature(f.Params, "driver."), results(f))
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(call(&%s, %s))\n\t\t\treturn\n\t\t}\n\t}\n", f.Results[0].Name, names(f.Params))
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(in.Around(func() int32 { return call(&%s, %s) }))\n\t\t\treturn\n\t\t}\n\t}\n", f.Results[0].Name, names(f.Params))
 		return b.String(), nil
 	}
 	fmt.Fprintf(&b, "\t\tapi.%s = func(%s) (%s) {\n", f.Field, signature(f.Params, "driver."), results(f))
@@ -119,11 +119,11 @@ func binding(f function) (string, error) {
 	}
 	switch {
 	case ref != "":
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallIn(%d, unsafe.Pointer(&%s), unsafe.Sizeof(%s)))\n", refAt, ref, ref)
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallIn(in, %d, unsafe.Pointer(&%s), unsafe.Sizeof(%s)))\n", refAt, ref, ref)
 	case slots > 0:
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallOut(%d, %d))\n", at, slots)
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.CallOut(in, %d, %d))\n", at, slots)
 	default:
-		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.Call())\n")
+		fmt.Fprintf(&b, "\t\t\tr = driver.Result(frame.Call(in))\n")
 	}
 	for _, k := range keep {
 		fmt.Fprintf(&b, "\t\t\truntime.KeepAlive(%s)\n", k)

@@ -65,3 +65,25 @@ int slow_out(u64 in, u64 *a, u64 *b) {
 	nanosleep(&t, 0);
 	return out_two_last(in, a, b);
 }
+
+// A scope: what was called inside, in order, and what the next pushes and pops answer.
+u64 calls[8];
+int ncalls, push_answer, pop_answer;
+
+static int note(u64 call, int answer) { calls[ncalls++] = call; return answer; }
+int push(u64 context) { return note(context, push_answer); }
+int pop(u64 *context) { *context = 0x5c5c5c5c5c5c5c5c; return note(1, pop_answer); }
+int inside(int answer, u64 *out) {
+	if (out) *out = 77;
+	return note((uintptr_t)__builtin_frame_address(0) % 16 + 100, answer);
+}
+int inside12(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, u64 k, u64 l) {
+	(void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h, (void)i, (void)j, (void)k;
+	return note((uintptr_t)__builtin_frame_address(0) % 16 + 100, (int)(a + l));
+}
+int begin_scope(int push_result, int pop_result) {
+	ncalls = 0, push_answer = push_result, pop_answer = pop_result;
+	return 0;
+}
+int out_nothing(u64 a) { (void)a; return 0; }
+int get_call(u64 *out, int i) { *out = i < ncalls ? calls[i] : 0; return 0; }

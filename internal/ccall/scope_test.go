@@ -1,0 +1,161 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package ccall_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda/internal/ccall"
+)
+
+const (
+	context = 0xc0c0c0c0c0c0c0c0
+	popped  = 1   // what a pop is noted as
+	inside  = 100 // a call that found the stack aligned
+)
+
+// scope returns a scope whose pushes and pops answer as told.
+func (l library) scope(tb testing.TB, push, pop int) *ccall.Scope {
+	f := ccall.Frame{Fn: l.fn(tb, "begin_scope"), Arg: [ccall.MaxArgs]uintptr{uintptr(push), uintptr(pop)}}
+	require.Zero(tb, f.Call(nil))
+	return &ccall.Scope{Push: l.fn(tb, "push"), Pop: l.fn(tb, "pop"), Context: context}
+}
+
+// calls returns what was called since.
+func (l library) calls(tb testing.TB) (calls []uint64) {
+	for i := uintptr(0); ; i++ {
+		f := ccall.Frame{Fn: l.fn(tb, "get_call"), Arg: [ccall.MaxArgs]uintptr{0, i}}
+		require.Zero(tb, f.CallOut(nil, 0, 1))
+		if f.Out[0] == 0 {
+			return calls
+		}
+		calls = append(calls, f.Out[0])
+	}
+}
+
+func TestScope(t *testing.T) {
+	l := open(t)
+	for _, test := range []struct {
+		name               string
+		push, answers, pop int
+		result             int32
+		calls              []uint64
+	}{
+		{"all well", 0, 0, 0, 0, []uint64{context, inside, popped}},
+		{"the call fails", 0, 7, 0, 7, []uint64{context, inside, popped}},
+		{"the push fails", 8, 7, 9, 8, []uint64{context}},
+		{"the pop fails", 0, 0, 9, 9, []uint64{context, inside, popped}},
+		{"the call and the pop fail", 0, -7, 9, -7, []uint64{context, inside, popped}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := l.scope(t, test.push, test.pop)
+			f := ccall.Frame{Fn: l.fn(t, "inside"), Arg: [ccall.MaxArgs]uintptr{uintptr(test.answers)}}
+			require.Equal(t, test.result, f.Call(in))
+			require.Equal(t, test.calls, l.calls(t))
+
+			in = l.scope(t, test.push, test.pop)
+			require.Equal(t, test.result, f.CallOut(in, 1, 1))
+			require.Equal(t, test.calls, l.calls(t))
+			require.Equal(t, len(test.calls) > 1, f.Out[0] == 77)
+
+			in = l.scope(t, test.push, test.pop)
+			w := ccall.Wide{Fn: l.fn(t, "inside12"), Arg: [ccall.MaxWideArgs]uintptr{11: uintptr(test.answers)}}
+			require.Equal(t, test.result, w.Call(in))
+			require.Equal(t, test.calls, l.calls(t))
+
+			in = l.scope(t, test.push, test.pop)
+			require.Equal(t, test.result, in.Around(func() int32 {
+				f := ccall.Frame{Fn: l.fn(t, "inside"), Arg: [ccall.MaxArgs]uintptr{uintptr(test.answers)}}
+				return f.Call(nil)
+			}))
+			require.Equal(t, test.calls, l.calls(t))
+		})
+	}
+}
+
+func TestArgumentByAddressInScope(t *testing.T) {
+	l := open(t)
+	in := [3]uint64{7, 1 << 40, 3}
+	f := ccall.Frame{Fn: l.fn(t, "by_address"), Arg: [ccall.MaxArgs]uintptr{100}}
+	require.EqualValues(t, 110, f.CallIn(l.scope(t, 0, 0), 1, unsafe.Pointer(&in), unsafe.Sizeof(in)))
+	require.Equal(t, []uint64{context, popped}, l.calls(t))
+}
+
+func TestPair(t *testing.T) {
+	l := open(t)
+	for _, test := range []struct {
+		first, second int
+		result        int32
+		calls         []uint64
+	}{
+		{0, 0, 0, []uint64{inside, inside}},
+		{0, 5, 5, []uint64{inside, inside}},
+		{4, 5, 4, []uint64{inside}},
+		{-4, 0, -4, []uint64{inside}},
+	} {
+		p := ccall.Pair{
+			First:  ccall.Frame{Fn: l.fn(t, "inside"), Arg: [ccall.MaxArgs]uintptr{uintptr(test.first)}},
+			Second: ccall.Frame{Fn: l.fn(t, "inside"), Arg: [ccall.MaxArgs]uintptr{uintptr(test.second)}},
+		}
+		in := l.scope(t, 0, 0)
+		require.Equal(t, test.result, p.Call(nil))
+		require.Equal(t, test.calls, l.calls(t))
+		l.scope(t, 0, 0)
+		require.Equal(t, test.result, p.Call(in))
+		require.Equal(t, append(append([]uint64{context}, test.calls...), popped), l.calls(t))
+	}
+
+	args := ccall.Pair{
+		First:  ccall.Frame{Fn: l.fn(t, "answer")},
+		Second: ccall.Frame{Fn: l.fn(t, "args6"), Arg: [ccall.MaxArgs]uintptr{1, 2, 3, 4, 5, 6}},
+	}
+	require.EqualValues(t, 1006, args.Call(nil))
+	for i := range 6 {
+		require.EqualValues(t, i+1, l.seen(t, i))
+	}
+}
+
+func TestScopesAndPairsAllocateNothing(t *testing.T) {
+	l := open(t)
+	in, zero := l.scope(t, 0, 0), l.fn(t, "answer")
+	in.Push, in.Pop = l.fn(t, "out_nothing"), l.fn(t, "out_nothing")
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		p := ccall.Pair{First: ccall.Frame{Fn: zero}, Second: ccall.Frame{Fn: zero}}
+		p.Call(in)
+	}))
+}
+
+// descendInScope is descend by calls in a scope.
+func descendInScope(fn uintptr, in *ccall.Scope, depth int) bool {
+	f := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(depth)}}
+	f.CallOut(in, 1, 2)
+	if depth > 0 && !descendInScope(fn, in, depth-1) {
+		return false
+	}
+	return f.Out == [2]uint64{uint64(depth) + 1, uint64(depth) + 2}
+}
+
+func TestMovingStacksInScope(t *testing.T) {
+	l := open(t)
+	zero := l.fn(t, "out_nothing")
+	in, fn := &ccall.Scope{Push: zero, Pop: zero}, l.fn(t, "out_two_last")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 25 {
+				right := make(chan bool)
+				go func() { right <- descendInScope(fn, in, 100+i) }()
+				if !<-right {
+					t.Error("wrong results")
+				}
+				runtime.GC()
+			}
+		})
+	}
+	all.Wait()
+}
