@@ -3,8 +3,9 @@
 //
 //	purecuda demo    a pipeline over several streams, every byte and product checked
 //	purecuda info    the driver and its devices
+//	purecuda bench   what the calls cost
 //
-// Without an NVIDIA driver both use a simulated GPU, and say so.
+// Without an NVIDIA driver they use a simulated GPU, and say so.
 package main
 
 import (
@@ -30,6 +31,7 @@ const usage = `usage: purecuda <command> [flags]
 commands:
   demo    run a pipeline over several streams and check all of its results
   info    show the driver and its devices
+  bench   measure what the calls cost
   help    show this text
 
 "purecuda <command> -h" lists the command's flags.
@@ -41,10 +43,10 @@ func main() {
 	os.Exit(run(interruptible(args), args, os.Stdout, os.Stderr, system()))
 }
 
-// interruptible returns a context that the first signal ends, for the command
-// that looks at it. The next signal, and any to other commands, ends the process.
+// interruptible returns a context that the first signal ends, for the commands
+// that look at it. The next signal, and any to other commands, ends the process.
 func interruptible(args []string) context.Context {
-	if len(args) == 0 || args[0] != "demo" {
+	if len(args) == 0 || args[0] != "demo" && args[0] != "bench" {
 		return context.Background()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -63,6 +65,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, from sour
 		return demo(ctx, args[1:], stdout, stderr, from)
 	case "info":
 		return info(args[1:], stdout, stderr, from)
+	case "bench":
+		return benchmark(ctx, args[1:], stdout, stderr, from)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return exitOK

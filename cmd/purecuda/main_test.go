@@ -78,6 +78,11 @@ func TestUsage(t *testing.T) {
 		"demo now":                         `unexpected argument "now"`,
 		"info now":                         `unexpected argument "now"`,
 		"info -driver sim -library /x/y/z": "no use with -driver sim",
+		"bench now":                        `unexpected argument "now"`,
+		"bench -rounds 0":                  "must be 1 to 100000",
+		"bench -rounds 100001":             "must be 1 to 100000",
+		"bench -rounds x":                  "-rounds",
+		"bench -driver sim -library /x/y":  "no use with -driver sim",
 	} {
 		t.Run(line, func(t *testing.T) {
 			r := try(t.Context(), simulated(1, nil), line)
@@ -93,10 +98,10 @@ func TestHelp(t *testing.T) {
 		r := try(t.Context(), simulated(1, nil), line)
 		assert.Equal(t, result{exitOK, usage, ""}, r)
 	}
-	for _, line := range []string{"demo -h", "info -help"} {
+	for _, line := range []string{"demo -h", "info -help", "bench -h"} {
 		r := try(t.Context(), simulated(1, nil), line)
 		assert.Equal(t, exitOK, r.code)
-		assert.Contains(t, r.stderr, "usage: purecuda "+line[:4])
+		assert.Contains(t, r.stderr, "usage: purecuda "+strings.Fields(line)[0])
 		assert.Contains(t, r.stderr, "-driver which")
 	}
 }
@@ -134,7 +139,7 @@ func TestChoice(t *testing.T) {
 			assert.NotContains(t, got.String(), "\n")
 		})
 	}
-	for _, command := range []string{"demo", "info"} {
+	for _, command := range []string{"demo", "info", "bench"} {
 		r := try(t.Context(), simulated(1, nil), command+" -driver cuda")
 		assert.Equal(t, exitFailed, r.code)
 		assert.Contains(t, r.stderr, "\n\ttwo")

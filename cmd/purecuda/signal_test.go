@@ -36,6 +36,7 @@ func TestSignals(t *testing.T) {
 		"info":             "",
 		"help":             "",
 		"demo -driver sim": "the context ended\n",
+		"bench":            "the context ended\n",
 	} {
 		t.Run(command, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestSignals$")
