@@ -185,7 +185,7 @@ func TestKilledChild(t *testing.T) {
 			toldBy(t, s.Done())
 			late := time.Since(killed)
 			t.Logf("noticed after %v: %v", late, s.Err())
-			require.Less(t, late, 100*time.Millisecond)
+			require.Less(t, late, time.Second)
 			require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
 			// As long as nobody waits for it, the process is a zombie.
 			go func() { _ = c.cmd.Wait() }()

@@ -36,7 +36,7 @@ func TestImporterDies(t *testing.T) {
 			begin := time.Now()
 			lose(a, b)
 			toldBy(t, a.Done())
-			require.Less(t, time.Since(begin), 100*time.Millisecond)
+			require.Less(t, time.Since(begin), time.Second)
 			require.ErrorIs(t, a.Err(), cuda.ErrPeerGone)
 			silent(t, withdrawn)
 			silent(t, shut)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/purecuda/cuda"
@@ -41,21 +42,24 @@ func sameUser(c Credentials) error {
 // meet checks who is at the other end of a link, exchanges hellos and starts a session.
 // If it fails the peer is told why, and the link is closed.
 func meet(ctx context.Context, op string, l link, peer Credentials, opts *Options) (_ *Session, err error) {
+	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
 		l.readBy(time.Now())
 		l.writeBy(time.Now())
 	})
-	s, code, err := greet(op, l, peer, opts)
-	if !stop() {
-		if s != nil {
-			_ = s.Close()
-			return nil, &cuda.Error{Op: op, Err: ctx.Err()}
+	inTime := sync.OnceValue(func() bool { // after that ctx does nothing to l
+		if stop() {
+			return true
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = &cuda.Error{Op: op, Err: ctx.Err(), Detail: fmt.Sprintf("process %d has not said hello in time", peer.PID)}
-			if errors.Is(ctx.Err(), context.Canceled) {
-				code = codeLeft
-			}
+		<-interrupted
+		return false
+	})
+	s, code, err := greet(op, l, peer, opts, inTime)
+	if !inTime() && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = &cuda.Error{Op: op, Err: ctx.Err(), Detail: fmt.Sprintf("process %d has not said hello in time", peer.PID)}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			code = codeLeft
 		}
 	}
 	if err != nil {
@@ -75,8 +79,9 @@ func meet(ctx context.Context, op string, l link, peer Credentials, opts *Option
 }
 
 // greet is meet without the consequences: with an error goes what to tell the peer, if
-// that is still of use.
-func greet(op string, l link, peer Credentials, opts *Options) (_ *Session, code string, err error) {
+// that is still of use. inTime ends the time that there is for it, and says whether that
+// was enough.
+func greet(op string, l link, peer Credentials, opts *Options, inTime func() bool) (_ *Session, code string, err error) {
 	fail := func(code string, rule error, format string, args ...any) (*Session, string, error) {
 		return nil, code, &cuda.Error{Op: op, Err: rule, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -115,7 +120,7 @@ func greet(op string, l link, peer Credentials, opts *Options) (_ *Session, code
 	switch {
 	case errors.As(err, &v):
 		return fail(codeProtocol, ErrProtocol, "process %d sent %v", peer.PID, v)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(writeErr, os.ErrDeadlineExceeded) && m.Type != typeError:
 		return fail(codeProtocol, os.ErrDeadlineExceeded, "process %d did not say hello in time", peer.PID)
 	case err != nil || writeErr != nil && m.Type != typeError:
 		return fail("", cuda.ErrPeerGone, "process %d has closed the connection: %v", peer.PID, errors.Join(writeErr, err))
@@ -130,7 +135,9 @@ func greet(op string, l link, peer Credentials, opts *Options) (_ *Session, code
 	case *m.Process != identityOf(process):
 		return fail(codeUnreachable, cuda.ErrPeerGone, "process %d is not the one that made the connection", peer.PID)
 	}
-	l.readBy(time.Time{})
+	if !inTime() {
+		return fail(codeLeft, os.ErrDeadlineExceeded, "process %d said hello too late", peer.PID)
+	}
 	s, err := newSession(l, peer, process, self, opts.processes)
 	if err != nil {
 		return nil, codeUnreachable, err

@@ -50,6 +50,23 @@ func toldBy[T any](t testing.TB, c <-chan T) (v T) {
 	return v
 }
 
+// awaited is a context that tells when somebody begins to wait for its end.
+type awaited struct {
+	context.Context
+	tell  func()
+	waits chan struct{}
+}
+
+func newAwaited(ctx context.Context) *awaited {
+	waits := make(chan struct{})
+	return &awaited{ctx, sync.OnceFunc(func() { close(waits) }), waits}
+}
+
+func (a *awaited) Done() <-chan struct{} {
+	a.tell()
+	return a.Context.Done()
+}
+
 // silent fails the test if something comes from a channel, or it is closed.
 func silent[T any](t testing.TB, c <-chan T) {
 	t.Helper()

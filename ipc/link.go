@@ -11,8 +11,9 @@ import (
 type link interface {
 	// read returns the next frame without its length, which is the caller's until the
 	// next read, and the file that came with it, or nil. io.EOF comes only between
-	// frames; a [violation] says that the stream is not of frames. After the deadline
-	// there can be another read with a new one.
+	// frames; a [violation] says that the stream is not of frames. A frame that has come
+	// by the deadline is read, however late that is; after another error there is no
+	// going on.
 	read() ([]byte, *os.File, error)
 	// write writes a frame, and a file unless that is nil.
 	write(frame []byte, f *os.File) error

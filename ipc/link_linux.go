@@ -15,8 +15,11 @@ type wire struct {
 	c    *net.UnixConn
 	body []byte
 	oob  []byte
-	cut  bool // a read failed within a frame: there is no going on
+	late int // bytes that were read after the deadline
 }
+
+// lateLimit is how much can have come by a deadline: more than a socket holds.
+const lateLimit = 1 << 20
 
 func newLink(c *net.UnixConn) link {
 	return &wire{c: c, oob: make([]byte, syscall.CmsgSpace(4*4))} // four files: more than one shows
@@ -29,9 +32,6 @@ func (w *wire) read() (_ []byte, _ *os.File, err error) {
 			closeAll(files)
 		}
 	}()
-	if w.cut {
-		return nil, nil, os.ErrDeadlineExceeded
-	}
 	// No read goes beyond the end of a frame: so a file that comes is this frame's.
 	var length [4]byte
 	if err := w.fill(length[:], &files); err != nil {
@@ -49,7 +49,6 @@ func (w *wire) read() (_ []byte, _ *os.File, err error) {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
-		w.cut = true
 		return nil, nil, err
 	}
 	switch len(files) {
@@ -65,6 +64,9 @@ func (w *wire) read() (_ []byte, _ *os.File, err error) {
 func (w *wire) fill(b []byte, files *[]int) error {
 	for got := 0; got < len(b); {
 		n, oobn, flags, _, err := w.c.ReadMsgUnix(b[got:], w.oob)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			n, oobn, flags, err = w.readLate(b[got:], err)
+		}
 		if oobn > 0 {
 			if came, parseErr := parseFiles(w.oob[:oobn]); parseErr != nil {
 				return parseErr
@@ -81,12 +83,35 @@ func (w *wire) fill(b []byte, files *[]int) error {
 			}
 			return io.EOF
 		case err != nil:
-			w.cut = w.cut || got > 0
 			return err
 		}
 		got += n
 	}
 	return nil
+}
+
+// readLate reads what has come before the deadline: this goroutine may have been kept from
+// it. If there is nothing it returns err. A peer that goes on talking is not listened to
+// for ever.
+func (w *wire) readLate(b []byte, err error) (n, oobn, flags int, _ error) {
+	raw, rawErr := w.c.SyscallConn()
+	if rawErr != nil || w.late >= lateLimit {
+		return 0, 0, 0, err
+	}
+	var readErr error
+	if rawErr = raw.Control(func(fd uintptr) {
+		n, oobn, flags, _, readErr = syscall.Recvmsg(int(fd), b, w.oob, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
+	}); rawErr != nil {
+		return 0, 0, 0, rawErr
+	}
+	switch readErr {
+	case nil:
+		w.late += n
+		return n, oobn, flags, nil
+	case syscall.EAGAIN:
+		return 0, 0, 0, err
+	}
+	return 0, 0, 0, os.NewSyscallError("recvmsg", readErr)
 }
 
 func parseFiles(oob []byte) (files []int, err error) {

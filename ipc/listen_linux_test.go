@@ -192,7 +192,7 @@ func TestRefusal(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	// A process outside of the PID namespace has no number.
-	_, code, err := greet("accept", nil, Credentials{}, new(Options).orDefault())
+	_, code, err := greet("accept", nil, Credentials{}, new(Options).orDefault(), nil)
 	require.ErrorIs(t, err, cuda.ErrUnreachable)
 	require.ErrorContains(t, err, "PID namespace")
 	require.Equal(t, codeUnreachable, code)
@@ -204,7 +204,7 @@ func TestRefusal(t *testing.T) {
 // Whoever sends garbage or nothing is dropped and told why; meanwhile others are served.
 func TestBadGuests(t *testing.T) {
 	leavesNothing(t)
-	l := listening(t, &Options{patience: 200 * time.Millisecond})
+	l := listening(t, &Options{patience: time.Second})
 	var all sync.WaitGroup
 	guest := func(hello string, says string) {
 		all.Go(func() {
@@ -262,7 +262,7 @@ func TestBadGuests(t *testing.T) {
 		s, err := l.Accept(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, toldBy(t, result))
-		require.Less(t, time.Since(begin), 150*time.Millisecond)
+		require.Less(t, time.Since(begin), 900*time.Millisecond)
 		require.NoError(t, s.Close())
 	}
 	all.Wait()

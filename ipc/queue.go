@@ -14,6 +14,7 @@ type queue struct {
 	bytes   int
 	files   int
 	writing bool
+	over    bool // nothing is written any more
 }
 
 type outgoing struct {
@@ -116,6 +117,7 @@ func (s *Session) write() {
 			if s.final {
 				s.disconnect(s.ended)
 			} else { // perhaps the peer has said why
+				s.queue.over = true
 				s.lose("the connection is broken: " + err.Error())
 			}
 			s.notify()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/purecuda/cuda"
 )
@@ -21,6 +20,9 @@ func (s *Session) read() {
 			file.Close()
 		}
 		goesOn := s.goesOn(err)
+		if !goesOn && s.queue.over { // nobody else does
+			s.disconnect(s.ended)
+		}
 		s.mu.Unlock()
 		if !goesOn {
 			return
@@ -58,10 +60,6 @@ func (s *Session) goesOn(err error) bool {
 		s.disconnect(s.ended)
 	case errors.As(err, &t):
 		s.disconnect(t.reason)
-	case errors.Is(err, os.ErrDeadlineExceeded) && !s.lastRead:
-		s.lastRead = true // this goroutine may have been late itself
-		s.link.readBy(time.Now().Add(lastChance))
-		return true
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.disconnect(s.dying)
 	case err == io.EOF:

@@ -172,7 +172,7 @@ func TestRingProducerDiesAfterItClosed(t *testing.T) {
 		require.NoError(t, p.Close())
 		x, y := take(t, c, d.b.stream), take(t, c, d.b.stream)
 		x.has(t, 0)
-		time.Sleep(5 * time.Millisecond)
+		becomes(t, func() bool { return c.ring.beyondEnd(2) }) // it knows how many there are
 		gone := die(d.a)
 		lost(t, y.Confirm(within(t, 5*time.Second)))
 		_, err := c.Next(within(t, 5*time.Second), d.b.stream)

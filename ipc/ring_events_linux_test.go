@@ -81,7 +81,12 @@ func TestRingOfEventsProducerDies(t *testing.T) {
 		take(t, c, d.b.stream).has(t, 0)
 		release := d.hold(t, d.a.stream)
 		send(t, p, d.a.stream, 1)
-		time.Sleep(5 * time.Millisecond) // its signal is there, and the work is not done
+		becomes(t, func() bool { // its signal is there, and the work is not done
+			g := c.ring.gate.(*events)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.rounds[1] == 1
+		})
 		next := started(func() error { _, err := c.Next(context.Background(), d.b.stream); return err })
 		silent(t, next)
 		gone := die(d.a)

@@ -101,8 +101,12 @@ func (v *survivor) round(t testing.TB, role string, session *Session, kill func(
 		})
 		wait("flush", func() error {
 			for ctx.Err() == nil {
+				halted := context.Cause(p.ring.halt)
 				if err := p.Flush(ctx); err != nil {
 					return err
+				}
+				if halted != nil { // and what was sent before was used all the same
+					return halted
 				}
 				time.Sleep(100 * time.Microsecond) // nothing is sent yet, perhaps
 			}

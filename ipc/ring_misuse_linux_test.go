@@ -60,6 +60,7 @@ func TestRingTooLarge(t *testing.T) {
 		_, err := NewConsumer[uint32](context.Background(), d.b.Session, d.b.drv, "r")
 		return err
 	})
+	d.b.wants(t, "r") // before, what is said of the ring is for nobody
 	_, err := NewProducer[uint32](t.Context(), d.a.Session, d.a.dev, "r", 1, math.MaxInt32)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory)
 	require.Error(t, toldBy(t, made))

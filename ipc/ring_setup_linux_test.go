@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -18,6 +19,16 @@ func (e *end) waiting() int {
 	e.rings.mu.Lock()
 	defer e.rings.mu.Unlock()
 	return len(e.rings.setups)
+}
+
+// wants waits until a consumer at e waits for a producer.
+func (e *end) wants(t testing.TB, name string) {
+	t.Helper()
+	becomes(t, func() bool {
+		e.rings.mu.Lock()
+		defer e.rings.mu.Unlock()
+		return e.rings.wanted[name] != nil
+	})
 }
 
 // produces begins to make a producer.
@@ -48,6 +59,47 @@ func TestRingSetupIsLeftToTheNextConsumer(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, (*p).Close())
 	freed(t, d)
+}
+
+// Both give up at the same time: then there is nothing to be left.
+func TestRingSetupThatBothGiveUp(t *testing.T) {
+	d := newDuo(t)
+	r := newRing(d.b.Session, "r", 0)
+	_, found, ok := d.b.rings.consume(r)
+	require.False(t, found)
+	require.True(t, ok)
+	ctx, cancel := context.WithCancel(t.Context())
+	made, _ := d.a.produces(ctx, "r")
+	becomes(t, func() bool { return len(r.heard) == 1 })
+	cancel()
+	require.ErrorIs(t, toldBy(t, made), context.Canceled)
+	becomes(t, func() bool { return len(r.heard) == 2 })
+	r.abandon()
+	require.Zero(t, d.b.waiting())
+	again(t, d)
+}
+
+// What is heard of a ring while the session is being closed is forgotten, with its file.
+func TestRingSetupHeardWhileClosing(t *testing.T) {
+	d := newDuo(t)
+	setup := func() ringMessage {
+		f, err := newSharedFile(1)
+		require.NoError(t, err)
+		return ringMessage{Ring: 1, Producer: true, Name: "r", Setup: &ringSetup{}, file: f}
+	}
+	x := &d.b.rings
+	early, late := setup(), setup()
+	r := newRing(d.b.Session, "r", 0)
+	_, _, ok := x.consume(r)
+	require.True(t, ok)
+	x.hear(d.b.Session, early)
+	require.NoError(t, x.close())
+	r.abandon()
+	x.hear(d.b.Session, late)
+	require.Zero(t, d.b.waiting())
+	for _, m := range []ringMessage{early, late} {
+		require.ErrorIs(t, m.file.Close(), os.ErrClosed)
+	}
 }
 
 // A consumer whose context is over takes a ring that is there, or leaves it to the next.
@@ -160,17 +212,18 @@ func TestRingSetupTooManyWait(t *testing.T) {
 // Junk for rings that are being taken or given up blocks neither a consumer nor its
 // session.
 func TestRingSetupAmongJunk(t *testing.T) {
+	const junk = 1000 // its first number: a refusal of it is not to be one of a true ring
 	for range 5 {
 		d := newDuo(t)
 		for n := range uint64(20) { // whose memory is not offered
-			payload, err := json.Marshal(ringMessage{Ring: n + 1, Producer: true, Name: "r", Setup: &ringSetup{Slots: 2, Length: 4, Element: 4}})
+			payload, err := json.Marshal(ringMessage{Ring: junk + n, Producer: true, Name: "r", Setup: &ringSetup{Slots: 2, Length: 4, Element: 4}})
 			require.NoError(t, err)
 			require.NoError(t, d.a.sendTo(ringsChannel, payload, nil))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		flooded := started(func() error {
 			for n := 0; n < 1000 && ctx.Err() == nil; n++ {
-				if d.a.sendTo(ringsChannel, fmt.Appendf(nil, `{"ring":%d,"producer":true}`, 1+n%9), nil) != nil {
+				if d.a.sendTo(ringsChannel, fmt.Appendf(nil, `{"ring":%d,"producer":true}`, junk+n%9), nil) != nil {
 					time.Sleep(time.Millisecond) // too much is on its way
 				}
 			}

@@ -20,6 +20,7 @@ type ringTable struct {
 	open   map[ringID]*ring
 	wanted map[string]*ring // by name: consumers that wait for a producer
 	setups []ringMessage    // from producers that wait for a consumer
+	closed bool             // there will be no consumer any more
 }
 
 // ringID is the number of a ring, as its producer counts.
@@ -61,20 +62,21 @@ func (x *ringTable) hear(s *Session, m ringMessage) {
 	}
 	refused := false
 	switch r := x.open[ringID{m.Ring, !m.Producer}]; {
+	case m.Setup != nil && m.Producer && x.closed:
 	case m.Setup != nil && m.Producer && len(x.setups) < maxSetups:
 		x.setups = append(x.setups, m)
 		m.file = nil
 	case m.Setup != nil && m.Producer:
 		refused = true
 	case m.Closed && m.Producer && r == nil:
-		x.setups = slices.DeleteFunc(x.setups, func(waiting ringMessage) bool {
-			if waiting.Ring != m.Ring {
-				return false
-			}
-			waiting.drop()
-			return true
-		})
+		x.forget(m.Ring)
 	case r != nil:
+		select {
+		case r.heard <- m: // before r leaves
+			x.mu.Unlock()
+			return
+		default: // it has much to hear
+		}
 		x.mu.Unlock()
 		select {
 		case r.heard <- m:
@@ -89,6 +91,17 @@ func (x *ringTable) hear(s *Session, m ringMessage) {
 		stranger := &ring{session: s, id: ringID{m.Ring, false}}
 		_ = stranger.say(ringMessage{Ready: &ringReady{Error: fmt.Sprintf("%d other rings wait for a consumer already", maxSetups)}})
 	}
+}
+
+// forget drops what a producer that has given up had described. The caller holds mu.
+func (x *ringTable) forget(number uint64) {
+	x.setups = slices.DeleteFunc(x.setups, func(waiting ringMessage) bool {
+		if waiting.Ring != number {
+			return false
+		}
+		waiting.drop()
+		return true
+	})
 }
 
 // enter has r told of what is said of a ring. The caller holds mu.
@@ -154,7 +167,7 @@ func (x *ringTable) concerns(m ringMessage, r *ring) bool {
 }
 
 // leave is the reverse of produce and consume. A ring that r has heard of and not taken
-// is for the next consumer.
+// is for the next consumer, unless its producer has given up meanwhile.
 func (x *ringTable) leave(r *ring) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -166,15 +179,18 @@ func (x *ringTable) leave(r *ring) {
 	}
 	for len(r.heard) > 0 {
 		m := <-r.heard
-		if m.Setup != nil && m.Producer {
+		switch {
+		case m.Setup != nil && m.Producer && !x.closed:
 			x.setups = slices.Insert(x.setups, 0, m)
-		} else {
-			m.drop()
+			continue
+		case m.Closed && m.Producer:
+			x.forget(m.Ring)
 		}
+		m.drop()
 	}
 }
 
-// close closes all rings, and forgets those that nobody has taken.
+// close closes all rings, and forgets those that nobody has taken, or will.
 func (x *ringTable) close() (err error) {
 	x.mu.Lock()
 	var all []io.Closer
@@ -186,7 +202,7 @@ func (x *ringTable) close() (err error) {
 	for _, m := range x.setups {
 		m.drop()
 	}
-	x.setups = nil
+	x.setups, x.closed = nil, true
 	x.mu.Unlock()
 	for _, c := range all {
 		err = errors.Join(err, c.Close())

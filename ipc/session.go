@@ -33,7 +33,6 @@ type Session struct {
 	final           bool // what is queued is the last
 	gone            bool // the peer is completely
 	dying           reason
-	lastRead        bool // of a connection that is lost
 	stopWatching    func()
 	offers          map[string]*offer
 	offersByID      map[uint64]*offer
@@ -278,7 +277,7 @@ func (s *Session) lose(detail string) {
 	s.cond.Broadcast()
 }
 
-// lastChance is for what has come already: it is given twice.
+// lastChance is for what is on its way.
 const lastChance = 5 * time.Millisecond
 
 // peerGone is called when nothing is left of the peer's process.

@@ -28,7 +28,9 @@ func TestWithdraw(t *testing.T) {
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "has not let go of it yet")
 
-	again := started(func() error { return a.Withdraw(context.Background(), "x") })
+	ctx := newAwaited(context.Background())
+	again := started(func() error { return a.Withdraw(ctx, "x") })
+	toldBy(t, ctx.waits) // before, it would find nothing that is offered
 	silent(t, again)
 	require.NoError(t, y.Close())
 	require.NoError(t, toldBy(t, again))
