@@ -102,7 +102,7 @@ func (h *handle) concludeFrees() bool {
 	}
 	defer d.milestones.put(m)
 	r = h.record(driver.Event(m.native))
-	return r == driver.Success && d.driver.relaxed(m.queryEvent) == driver.Success && m.concludeEvent() == driver.Success
+	return r == driver.Success && m.queryEventRelaxed() == driver.Success && m.concludeEvent() == driver.Success
 }
 
 // conclude is what a wait for all of the device ends with.

@@ -31,6 +31,9 @@ type Driver struct {
 	devices []*Device
 	noInit  driver.Result // why there is no device: cuInit's answer
 
+	// relaxedAPI is the same table in relaxed capture mode, if it comes with one; see relaxed.
+	relaxedAPI *driver.API
+
 	captures  captures
 	hostCalls hostCalls
 	watchers  [maxWatchers]watcher
@@ -91,6 +94,9 @@ func OpenDriver(api *driver.API) (*Driver, error) {
 		return nil, &Error{Op: op, Err: err}
 	}
 	d := &Driver{api: &own}
+	if own.Fused != nil {
+		d.relaxedAPI = own.Fused.Relaxed()
+	}
 	for i := range d.watchers {
 		d.watchers[i].driver = d
 	}

@@ -193,6 +193,16 @@ func (h *handle) queryEvent() driver.Result {
 	return r
 }
 
+// queryEventRelaxed is queryEvent in relaxed capture mode.
+func (h *handle) queryEventRelaxed() driver.Result {
+	if api := h.dev.driver.relaxedAPI; api != nil {
+		if r := api.EventQuery(driver.Event(h.native)); r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return h.dev.driver.relaxed(h.queryEvent)
+}
+
 func nilEvent(op string) error { return invalid(op, "the event is nil") }
 
 func mismatch(op string, event, stream *Device) error {

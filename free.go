@@ -91,7 +91,7 @@ func (l *lifetime) lastUses() ([]*handle, driver.Result) {
 		}
 	}
 	for _, s := range streams {
-		if s.dev.driver.relaxed(s.queryStream) == driver.Success {
+		if s.queryStreamRelaxed() == driver.Success {
 			continue
 		}
 		e, failed := s.dev.createEvent(driver.EventDisableTiming)
@@ -120,7 +120,7 @@ func (l *lifetime) lastUses() ([]*handle, driver.Result) {
 // because closing it must not wait for the device, as the driver's call does. That
 // of Alloc and RegisterHost, and what was imported, is waited for.
 func freeAfter(h *handle, events []*handle) driver.Result {
-	for len(events) > 0 && events[0].dev.driver.relaxed(events[0].queryEvent) == driver.Success {
+	for len(events) > 0 && events[0].queryEventRelaxed() == driver.Success {
 		events[0].dev.destroyEvent(driver.Event(events[0].native))
 		events = events[1:]
 	}

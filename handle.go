@@ -296,6 +296,16 @@ func (h *handle) queryStream() driver.Result {
 	return h.onStream(func(api *driver.API, s driver.Stream) driver.Result { return api.StreamQuery(s) })
 }
 
+// queryStreamRelaxed is queryStream in relaxed capture mode.
+func (h *handle) queryStreamRelaxed() driver.Result {
+	if api := h.dev.driver.relaxedAPI; api != nil && h.native != 0 {
+		if r := api.StreamQuery(driver.Stream(h.native)); r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return h.dev.driver.relaxed(h.queryStream)
+}
+
 // capturing reports whether the stream of h is being captured, or depends on a
 // capture.
 func (h *handle) capturing() bool {

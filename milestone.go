@@ -80,7 +80,7 @@ func (s *Stream) begin(op string) (pending, error) {
 		return pending{}, err
 	}
 	if takeSeat() {
-		r := d.relaxed(s.h.queryStream)
+		r := s.h.queryStreamRelaxed()
 		leaveSeat()
 		idle := r == driver.Success && s.h.concluded.Load() >= effects
 		if idle || r != driver.Success && r != driver.ErrorNotReady {

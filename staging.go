@@ -59,7 +59,7 @@ func (st *staging) free(op string, d *Device) (*chunk, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for i, c := range st.idle {
-		switch r := d.driver.relaxed(c.event.queryEvent); r {
+		switch r := c.event.queryEventRelaxed(); r {
 		case driver.Success:
 			st.idle = slices.Delete(st.idle, i, i+1)
 			return c, nil

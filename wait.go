@@ -75,6 +75,27 @@ func done(w Waitable, op string) <-chan error {
 	return done
 }
 
+// glance reports whether the work that the event marks is done. It is for the shortest
+// waits, of a program that waits for one thing at a time: where others wait, or captures
+// go on, it does not ask.
+func (e *Event) glance() bool {
+	if e == nil || seats.Load() != 0 {
+		return false
+	}
+	h := e.h.Load()
+	if h == nil || h.blocking || h.dev.driver.captures.active.Load() != 0 || h.dev.driver.waits.waiting.Load() != 0 || !h.acquire() {
+		return false
+	}
+	n, r := uint64(1), h.queryEventRelaxed()
+	for ; n < firstGlances && r == driver.ErrorNotReady; n++ {
+		r = h.queryEventRelaxed()
+	}
+	h.release()
+	h.dev.driver.waits.queries.Add(n)
+	runtime.KeepAlive(e)
+	return r == driver.Success
+}
+
 // wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
 func (p *pending) wait(ctx context.Context, op string) (err error) {
 	d := p.event.dev.driver
@@ -148,6 +169,8 @@ func gaveUp(ctx context.Context, op string) error {
 const (
 	patience = 300 * time.Microsecond
 	glances  = 8 // questions between two looks at the clock
+
+	firstGlances = 3 // questions before anything else is done
 
 	maxAsking = 8
 )

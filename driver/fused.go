@@ -16,6 +16,10 @@ type Fused struct {
 	// time of each call, and what was is again afterwards: CtxPushCurrent, the function
 	// and CtxPopCurrent, all on one thread.
 	Within func(c Context) *API
+	// Relaxed returns the same functions, but the calling thread's capture mode is
+	// relaxed for the time of each call: ThreadExchangeStreamCaptureMode, the function,
+	// and ThreadExchangeStreamCaptureMode again.
+	Relaxed func() *API
 	// RecordWait is EventRecord on from and, if that succeeds, StreamWaitEvent of to.
 	RecordWait func(e Event, from, to Stream) Result
 }

@@ -44,14 +44,24 @@ func table(source string, sym func(name string) uintptr) (*driver.API, error) {
 
 // fuse makes what does several of a table's functions in one transition into C.
 func fuse(api *driver.API, sym func(name string) uintptr) *driver.Fused {
-	return &driver.Fused{Of: api, RecordWait: recordWait(sym, nil), Within: func(c driver.Context) *driver.API {
-		in := &ccall.Scope{Push: sym("cuCtxPushCurrent_v2"), Pop: sym("cuCtxPopCurrent_v2"), Context: uintptr(c)}
+	in := func(scope *ccall.Scope) *driver.API {
 		within := &driver.API{Source: api.Source}
-		bind(within, sym, in)
+		bind(within, sym, scope)
 		_ = within.Complete() // as the table itself has all that is required
-		within.Fused = &driver.Fused{Of: within, RecordWait: recordWait(sym, in)}
+		within.Fused = &driver.Fused{Of: within, RecordWait: recordWait(sym, scope)}
 		return within
-	}}
+	}
+	exchange := sym("cuThreadExchangeStreamCaptureMode")
+	return &driver.Fused{
+		Of:         api,
+		RecordWait: recordWait(sym, nil),
+		Within: func(c driver.Context) *driver.API {
+			return in(&ccall.Scope{Enter: sym("cuCtxPushCurrent_v2"), Leave: sym("cuCtxPopCurrent_v2"), Value: uintptr(c)})
+		},
+		Relaxed: func() *driver.API {
+			return in(&ccall.Scope{Enter: exchange, Leave: exchange, Value: uintptr(driver.CaptureModeRelaxed), ByAddress: 1})
+		},
+	}
 }
 
 func recordWait(sym func(name string) uintptr, in *ccall.Scope) func(e driver.Event, from, to driver.Stream) driver.Result {

@@ -75,16 +75,22 @@ done:
 DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
 GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
 
-// scopedTrampoline pushes a context, runs a routine and pops the context. On the
-// stack are the word that the pop writes, the routine's result, and BX.
+// scopedTrampoline enters a scope, runs a routine and leaves the scope. On the stack
+// are the word that both have, the routine's result, and BX.
 TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	PUSHQ BX
 	SUBQ  $16, SP
 	MOVQ  DI, BX
 	MOVQ  scoped_scope(BX), R11
-	MOVQ  Scope_Context(R11), DI
+	MOVQ  Scope_Value(R11), DI
+	MOVQ  DI, 0(SP)
+	CMPQ  Scope_ByAddress(R11), $0
+	JEQ   enter
+	LEAQ  0(SP), DI
+
+enter:
 	XORL  AX, AX
-	CALL  Scope_Push(R11)
+	CALL  Scope_Enter(R11)
 	TESTL AX, AX
 	JNZ   done
 	MOVQ  scoped_frame(BX), DI
@@ -93,7 +99,7 @@ TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ  scoped_scope(BX), R11
 	LEAQ  0(SP), DI
 	XORL  AX, AX
-	CALL  Scope_Pop(R11)
+	CALL  Scope_Leave(R11)
 	MOVL  8(SP), CX
 	TESTL CX, CX
 	JZ    done

@@ -75,16 +75,22 @@ done:
 DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
 GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
 
-// scopedTrampoline pushes a context, runs a routine and pops the context. On the
-// stack are R30, R19, the routine's result, and the word that the pop writes.
+// scopedTrampoline enters a scope, runs a routine and leaves the scope. On the stack
+// are R30, R19, the routine's result, and the word that both have.
 TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	SUB  $32, RSP
 	MOVD R30, 0(RSP)
 	MOVD R19, 8(RSP)
 	MOVD R0, R19
 	MOVD scoped_scope(R19), R9
-	MOVD Scope_Context(R9), R0
-	MOVD Scope_Push(R9), R9
+	MOVD Scope_Value(R9), R0
+	MOVD R0, 24(RSP)
+	MOVD Scope_ByAddress(R9), R10
+	CBZ  R10, enter
+	ADD  $24, RSP, R0
+
+enter:
+	MOVD Scope_Enter(R9), R9
 	CALL (R9)
 	CBNZW R0, done
 	MOVD scoped_frame(R19), R0
@@ -92,7 +98,7 @@ TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	CALL (R9)
 	MOVW R0, 16(RSP)
 	MOVD scoped_scope(R19), R9
-	MOVD Scope_Pop(R9), R9
+	MOVD Scope_Leave(R9), R9
 	ADD  $24, RSP, R0
 	CALL (R9)
 	MOVW 16(RSP), R9

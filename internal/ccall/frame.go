@@ -31,13 +31,15 @@ type Wide struct {
 	Arg [MaxWideArgs]uintptr
 }
 
-// Scope makes a context current on the calling thread for the time of a call: Push
-// and Pop are the addresses of cuCtxPushCurrent and cuCtxPopCurrent, Context is what
-// is pushed. If pushing fails, its result is the call's and the function is not
-// called; if only popping does, its result is. It is all one transition into C.
+// Scope is a state of the calling thread for the time of a call: a current context, or
+// a mode. Enter is a C function that gets Value, or the address of a word that has it;
+// Leave gets the address of a word, which is the same. If Enter fails, its result is
+// the call's and the function is not called; if only Leave does, its result is. It is
+// all one transition into C.
 type Scope struct {
-	Push, Pop uintptr
-	Context   uintptr
+	Enter, Leave uintptr
+	Value        uintptr
+	ByAddress    uintptr // 1 if Enter gets the address
 }
 
 // Pair is two calls, in one transition into C. The second is made if the first

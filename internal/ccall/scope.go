@@ -5,21 +5,25 @@ package ccall
 import "runtime"
 
 // Around runs f, which makes calls without a scope, in the scope unless that is nil.
-// For that it locks the thread, and pushing and popping are calls of their own.
+// For that it locks the thread; entering and leaving are calls of their own.
 func (s *Scope) Around(f func() int32) int32 {
 	if s == nil {
 		return f()
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	push := Frame{Fn: s.Push, Arg: [MaxArgs]uintptr{s.Context}}
-	if r := push.Call(nil); r != 0 {
+	frame := Frame{Fn: s.Enter, Arg: [MaxArgs]uintptr{s.Value}, Out: [2]uint64{uint64(s.Value)}}
+	enter := frame.Call
+	if s.ByAddress != 0 {
+		enter = func(in *Scope) int32 { return frame.CallOut(in, 0, 1) }
+	}
+	if r := enter(nil); r != 0 {
 		return r
 	}
 	r := f()
-	pop := Frame{Fn: s.Pop}
-	if popped := pop.CallOut(nil, 0, 1); r == 0 {
-		r = popped
+	frame.Fn = s.Leave
+	if left := frame.CallOut(nil, 0, 1); r == 0 {
+		r = left
 	}
 	return r
 }

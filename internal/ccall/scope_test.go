@@ -23,7 +23,7 @@ const (
 func (l library) scope(tb testing.TB, push, pop int) *ccall.Scope {
 	f := ccall.Frame{Fn: l.fn(tb, "begin_scope"), Arg: [ccall.MaxArgs]uintptr{uintptr(push), uintptr(pop)}}
 	require.Zero(tb, f.Call(nil))
-	return &ccall.Scope{Push: l.fn(tb, "push"), Pop: l.fn(tb, "pop"), Context: context}
+	return &ccall.Scope{Enter: l.fn(tb, "push"), Leave: l.fn(tb, "pop"), Value: context}
 }
 
 // calls returns what was called since.
@@ -78,6 +78,31 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// A mode is exchanged for another, and back, by the address of the same word.
+func TestScopeByAddress(t *testing.T) {
+	l := open(t)
+	for _, exchange := range []string{"exchange", "exchange_fails"} {
+		in := l.scope(t, 0, 0)
+		in.Enter, in.Leave = l.fn(t, exchange), l.fn(t, "exchange")
+		in.Value, in.ByAddress = 2, 1
+		f := ccall.Frame{Fn: l.fn(t, "inside")}
+		r := f.Call(in)
+		calls := []uint64{2, inside, 40}
+		if exchange == "exchange_fails" {
+			require.EqualValues(t, 3, r)
+			calls = []uint64{2}
+		} else {
+			require.Zero(t, r)
+		}
+		require.Equal(t, calls, l.calls(t))
+
+		begin := ccall.Frame{Fn: l.fn(t, "begin_scope")}
+		require.Zero(t, begin.Call(nil))
+		require.Equal(t, r, in.Around(func() int32 { return f.Call(nil) }))
+		require.Equal(t, calls, l.calls(t))
+	}
+}
+
 func TestArgumentByAddressInScope(t *testing.T) {
 	l := open(t)
 	in := [3]uint64{7, 1 << 40, 3}
@@ -123,7 +148,7 @@ func TestPair(t *testing.T) {
 func TestScopesAndPairsAllocateNothing(t *testing.T) {
 	l := open(t)
 	in, zero := l.scope(t, 0, 0), l.fn(t, "answer")
-	in.Push, in.Pop = l.fn(t, "out_nothing"), l.fn(t, "out_nothing")
+	in.Enter, in.Leave = l.fn(t, "out_nothing"), l.fn(t, "out_nothing")
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		p := ccall.Pair{First: ccall.Frame{Fn: zero}, Second: ccall.Frame{Fn: zero}}
 		p.Call(in)
@@ -143,7 +168,7 @@ func descendInScope(fn uintptr, in *ccall.Scope, depth int) bool {
 func TestMovingStacksInScope(t *testing.T) {
 	l := open(t)
 	zero := l.fn(t, "out_nothing")
-	in, fn := &ccall.Scope{Push: zero, Pop: zero}, l.fn(t, "out_two_last")
+	in, fn := &ccall.Scope{Enter: zero, Leave: zero}, l.fn(t, "out_two_last")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -81,6 +81,9 @@ int inside12(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 
 	(void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h, (void)i, (void)j, (void)k;
 	return note((uintptr_t)__builtin_frame_address(0) % 16 + 100, (int)(a + l));
 }
+// The first one finds 2 and leaves 40, the second finds that.
+int exchange(int32_t *mode) { u64 found = (u64)*mode; *mode = 40; return note(found, 0); }
+int exchange_fails(int32_t *mode) { return note((u64)*mode, 3); }
 int begin_scope(int push_result, int pop_result) {
 	ncalls = 0, push_answer = push_result, pop_answer = pop_result;
 	return 0;
