@@ -22,6 +22,7 @@ type Device struct {
 	pool       atomic.Pointer[MemoryPool]
 	staging    staging
 	milestones milestones
+	events     eventPool
 	rounds     rounds
 	freed      freed
 	watcher    *watcher

@@ -35,6 +35,9 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	d, err := from.elapsed(op, to)
 	to.release()
 	from.release()
+	if from.overtaken() || to.overtaken() {
+		return e.ElapsedTime(end)
+	}
 	return d, err
 }
 

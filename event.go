@@ -122,10 +122,20 @@ func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 
 // recordAmid is recordOn where a capture may matter.
 func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
+	unlock := func() {}
 	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
 		captures.beginning.Lock()
-		defer captures.beginning.Unlock()
+		unlock = captures.beginning.Unlock
 	}
+	if h.used && !h.covers.void.Load() && s.capture() != nil {
+		// Others have had the native event: a call of theirs that their Close has
+		// overtaken could end the capture.
+		unlock()
+		h.covers.abandon(rec)
+		h.releaseAfterRecord()
+		return e.recordAnew(op, s, h)
+	}
+	defer unlock()
 	if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
 		h.covers.end(rec, s.h, s.h.releaseRecorded(), false)
 		h.releaseAfterRecord()
@@ -155,6 +165,9 @@ func (e *Event) endRecord(op string, h *handle, s *Stream, rec recording, r driv
 	}
 	h.covers.end(rec, s.h, s.h.releaseRecorded(), counts)
 	h.releaseAfterRecord()
+	if r != driver.Success && h.used && !e.recorded.Load() {
+		e.disown(h)
+	}
 	return check(op, r)
 }
 
@@ -173,11 +186,16 @@ func (e *Event) Wait(s *Stream) error {
 	if h == nil && err == nil && e.opts.External && s.capture() != nil {
 		h, err = e.createToWait(op, s.dev) // the records count that come before the launches
 	}
-	if h != nil {
-		err = e.waitOn(op, h, s)
-		h.release()
+	if h == nil {
+		s.h.release()
+		return err
 	}
+	err = e.waitOn(op, h, s)
+	h.release()
 	s.h.release()
+	if h.overtaken() {
+		return e.Wait(s)
+	}
 	return err
 }
 
@@ -195,7 +213,7 @@ func (e *Event) waitOn(op string, h *handle, s *Stream) error {
 	}
 	word, from := h.covers.latest()
 	r := s.h.wait(driver.Event(h.native))
-	if r == driver.Success && word != 0 {
+	if r == driver.Success && word != 0 && !h.overtaken() {
 		h.covers.joinedBy(s, word, from)
 	}
 	return e.endWait(op, h, s, r)
@@ -246,26 +264,50 @@ func (e *Event) Query() (bool, error) {
 	if h == nil {
 		return err == nil, err
 	}
-	defer h.release()
-	if captures := &h.dev.driver.captures; captures.active.Load() != 0 {
-		captures.beginning.RLock() // so that it does not become part of a capture now
-		defer captures.beginning.RUnlock()
-		if h.covers.recording() { // perhaps in a capture that has just begun
-			return false, nil
-		}
-		if err := h.notCaptured(op); err != nil {
-			return false, err
-		}
+	done, err := h.query(op)
+	h.release()
+	if h.overtaken() {
+		return e.Query()
+	}
+	return done, err
+}
+
+// query is Query while the event is held.
+func (h *handle) query(op string) (bool, error) {
+	if h.dev.driver.captures.active.Load() != 0 {
+		return h.queryAmid(op)
 	}
 	gone := h.orphaned()
-	r := h.dev.driver.undisturbed(h.queryEvent)
-	if r == driver.ErrorNotReady {
-		if gone {
-			return false, peerGone(op)
-		}
+	return h.answered(op, h.queryEvent(), gone)
+}
+
+// queryAmid is query while streams may be capturing.
+func (h *handle) queryAmid(op string) (bool, error) {
+	beginning := &h.dev.driver.captures.beginning
+	beginning.RLock() // so that it does not become part of a capture now
+	defer beginning.RUnlock()
+	if h.covers.recording() { // perhaps in a capture that has just begun
 		return false, nil
 	}
-	return r == driver.Success, checkEvent(op, r)
+	if err := h.notCaptured(op); err != nil {
+		return false, err
+	}
+	gone := h.orphaned()
+	return h.answered(op, h.queryEventRelaxed(), gone)
+}
+
+// answered says what the driver's answer means; gone is whether the event's exporter was
+// gone before.
+func (h *handle) answered(op string, r driver.Result, gone bool) (bool, error) {
+	switch {
+	case r == driver.Success:
+		return true, nil
+	case r != driver.ErrorNotReady:
+		return false, checkEvent(op, r)
+	case gone:
+		return false, peerGone(op)
+	}
+	return false, nil
 }
 
 // Synchronize waits until the work that the event marks is done. It blocks the

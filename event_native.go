@@ -72,12 +72,30 @@ func (e *Event) create(op string, d *Device) (*handle, error) {
 	if e.opts.Device != nil && e.opts.Device != d {
 		return nil, mismatch(op, e.opts.Device, d)
 	}
-	native, r := d.createEvent(e.opts.flags())
+	h, r := d.newEvent(e.opts.flags(), !e.opts.Interprocess && !e.opts.External)
 	if r != driver.Success {
 		return nil, failure(op, r)
 	}
-	e.adopt(newHandle(d, kindEvent, uint64(native)))
-	return e.h.Load(), nil
+	e.adopt(h)
+	return h, nil
+}
+
+// newEvent returns a handle of an event, which is pooled or all its own.
+func (d *Device) newEvent(flags uint32, pooled bool) (*handle, driver.Result) {
+	if !pooled {
+		e, r := d.createEvent(flags)
+		if r != driver.Success {
+			return nil, r
+		}
+		return newHandle(d, kindEvent, uint64(e)), r
+	}
+	e, used, r := d.events.take(d, flags)
+	if r != driver.Success {
+		return nil, r
+	}
+	h := newHandle(d, kindEvent, uint64(e))
+	h.pooled, h.used, h.flags = true, used, flags
+	return h, r
 }
 
 // share notes that others can record the event from now on.
@@ -129,6 +147,17 @@ func (e *Event) recordable(op string, h *handle, s *Stream) (*handle, error) {
 	return h, nil
 }
 
+// disown gives h back, which e could not record: it still has the record of who had it
+// before.
+func (e *Event) disown(h *handle) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.h.CompareAndSwap(h, nil) {
+		e.cleanup.Stop()
+		h.closeUnneeded()
+	}
+}
+
 // recordAnew records e, of which old was the native event: somebody on the host waits
 // for its last record and keeps the native event, and e gets another. It lets go of s.
 func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
@@ -148,6 +177,7 @@ func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
 		return failure(op, r)
 	}
 	h := newHandle(old.dev, kindEvent, uint64(native))
+	h.pooled, h.flags = old.pooled, old.flags
 	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
 		h.close()
 		return err
@@ -166,7 +196,7 @@ func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
 // error if that is because e was closed or can never be made.
 func (e *Event) acquire(op string) (*handle, error) {
 	for h := e.h.Load(); h != nil; {
-		ok := h.acquire()
+		ok := h.acquireEvent()
 		runtime.KeepAlive(e) // until then a collected e would close h
 		if ok {
 			return h, nil

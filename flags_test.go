@@ -80,7 +80,7 @@ func TestLastReleaseDestroys(t *testing.T) {
 		})
 		var errs []error
 		d.Driver().OnCleanupError(func(err error) { errs = append(errs, err) })
-		e, err := d.DefaultStream().RecordEvent(nil)
+		e, err := d.DefaultStream().RecordEvent(unpooled())
 		require.NoError(t, err)
 		done := make(chan error)
 		go func() {
@@ -124,7 +124,7 @@ func TestCollectedObjectsDisturbNobody(t *testing.T) {
 	func() {
 		_, err := cuda.Alloc[uint8](d, 1) // to be freed when the device is idle
 		require.NoError(t, err)
-		_, err = s.RecordEvent(nil)
+		_, err = s.RecordEvent(unpooled())
 		require.NoError(t, err)
 	}()
 	other := new([16]int)

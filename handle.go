@@ -43,6 +43,9 @@ type handle struct {
 	queue              *queue // the watcher's mutex guards it
 
 	// Of an event:
+	pooled   bool          // it goes back to the pool, and needs no reference
+	used     bool          // it comes from there
+	flags    uint32        // of a pooled one
 	captured atomic.Uint64 // the capture in which it was last recorded; 0 if in none
 	covers   coverage
 	watched  *watched // the watcher's mutex guards it
@@ -77,10 +80,23 @@ func (h *handle) acquire() bool {
 	return h.word.Add(1)&letGo == 0 || h.refuse()
 }
 
+// acquireEvent is acquire for an event. For a pooled one it takes no reference: before
+// the caller believes what the driver answers, it must ask whether it was overtaken.
+func (h *handle) acquireEvent() bool {
+	if h.pooled {
+		return !h.closed()
+	}
+	return h.acquire()
+}
+
 func (h *handle) refuse() bool {
 	h.release()
 	return false
 }
+
+// overtaken reports whether a call that has acquired h may have reached another's event,
+// because h was closed meanwhile: then its answer means nothing.
+func (h *handle) overtaken() bool { return h.pooled && h.closed() }
 
 // tryRetain takes a reference for as long as somebody else has one, if only for a call
 // or as another object of the same: the owner may have let go.
@@ -112,9 +128,9 @@ func (h *handle) letOff() {
 	}
 }
 
-// release gives a call's reference back.
+// release gives a call's reference back, if it has taken one.
 func (h *handle) release() {
-	if h.word.Add(^uint64(0))&life == letGo {
+	if !h.pooled && h.word.Add(^uint64(0))&life == letGo {
 		h.destroyLast()
 	}
 }
@@ -145,7 +161,7 @@ func (h *handle) releaseAfterRecord() {
 // releaseElsewhere is release for who must not wait: the driver may hold up
 // whoever destroys something.
 func (h *handle) releaseElsewhere() {
-	if h.word.Add(^uint64(0))&life == letGo {
+	if !h.pooled && h.word.Add(^uint64(0))&life == letGo {
 		go h.destroyLast()
 	}
 }
@@ -225,6 +241,10 @@ func (h *handle) destroy() driver.Result {
 	}
 	switch h.kind {
 	case kindEvent, kindMilestone:
+		if h.pooled {
+			h.dev.events.put(h)
+			return driver.Success
+		}
 		return h.dev.call(func(api *driver.API) driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
 		h.dev.freed.forget(h)

@@ -87,7 +87,7 @@ func TestCleanupFailuresReachTheHook(t *testing.T) {
 	})
 	heard := make(chan error, 1)
 	d.Driver().OnCleanupError(func(err error) { heard <- err })
-	_, err := d.DefaultStream().RecordEvent(nil)
+	_, err := d.DefaultStream().RecordEvent(unpooled())
 	require.NoError(t, err)
 	failing.Store(true)
 	eventually(t, func() bool { return d.Driver().Stats().Forgotten == 1 })

@@ -83,7 +83,7 @@ func (e *Event) glance() bool {
 		return false
 	}
 	h := e.h.Load()
-	if h == nil || h.blocking || h.dev.driver.captures.active.Load() != 0 || h.dev.driver.waits.waiting.Load() != 0 || !h.acquire() {
+	if h == nil || h.blocking || h.dev.driver.captures.active.Load() != 0 || h.dev.driver.waits.waiting.Load() != 0 || !h.acquireEvent() {
 		return false
 	}
 	n, r := uint64(1), h.queryEventRelaxed()
@@ -93,7 +93,7 @@ func (e *Event) glance() bool {
 	h.release()
 	h.dev.driver.waits.queries.Add(n)
 	runtime.KeepAlive(e)
-	return r == driver.Success
+	return r == driver.Success && !h.overtaken()
 }
 
 // wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
@@ -246,7 +246,7 @@ func (h *handle) poll(op string) (over bool, err error) {
 	if h.round != nil {
 		return h.round.poll(op)
 	}
-	if !h.acquire() {
+	if !h.acquireEvent() {
 		return true, closed(op)
 	}
 	defer h.releaseElsewhere()
@@ -260,13 +260,9 @@ func (h *handle) poll(op string) (over bool, err error) {
 		return true, err
 	}
 	gone := h.orphaned() // asked first: what was done before it died counts
-	switch r := h.queryEvent(); r {
-	case driver.ErrorNotReady:
-		if gone {
-			return true, peerGone(op)
-		}
-		return false, nil
-	default:
-		return true, checkEvent(op, r)
+	done, err := h.answered(op, h.queryEvent(), gone)
+	if h.overtaken() {
+		return true, closed(op)
 	}
+	return done || err != nil, err
 }

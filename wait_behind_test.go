@@ -77,35 +77,6 @@ func TestNobodyWaitsBehindEventCreate(t *testing.T) {
 	require.NoError(t, told(t, other))
 }
 
-// Nor for the destruction of an event that was replaced.
-func TestNobodyWaitsBehindEventDestroy(t *testing.T) {
-	destroy := newStuck()
-	var destroyed atomic.Int32
-	_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
-		bare := api.EventDestroy
-		api.EventDestroy = func(e driver.Event) driver.Result {
-			destroy.pass()
-			defer destroyed.Add(1)
-			return bare(e)
-		}
-	})
-	s := newStream(t, b.dev(), nil)
-	letGo := hold(t, s)
-	e := newEvent(t, nil)
-	require.NoError(t, e.Record(s))
-	ctx, cancel := context.WithCancel(ctxBackground)
-	waiting := started(func() error { return e.SynchronizeContext(ctx) })
-	parked(t, b.drv, 1)
-	require.NoError(t, e.Record(s))
-	release := destroy.close()
-	cancel()
-	require.ErrorIs(t, told(t, waiting), context.Canceled)
-	<-destroy.in
-	release()
-	letGo()
-	becomes(t, func() bool { return destroyed.Load() == 1 })
-}
-
 // WaitAll asks for each a few times, however many are done already, and looks at its
 // context meanwhile.
 func TestWaitAllAsksLittle(t *testing.T) {

@@ -37,7 +37,8 @@ type API struct {
 	// functions, which [API.Complete] adds, and of functions for which an older
 	// one stands in.
 	Missing []string
-	// Kept is told, if it is not nil, what its users keep until the process ends.
+	// Kept is told, if it is not nil, what its users keep for later use, or until the
+	// process ends.
 	Kept *Kept
 	// Sleep, unless nil, is how to wait where time may be virtual; NVIDIA's driver
 	// has no such function. It returns as soon as EventQuery would answer anything

@@ -2,7 +2,7 @@ package driver
 
 import "sync"
 
-// Kept notes what is kept until the process ends, on purpose, so that whoever
+// Kept notes what is kept for later use, or until the process ends, on purpose, so that whoever
 // looks for leaks lets it pass. A nil *Kept notes nothing.
 type Kept struct{ natives sync.Map }
 
@@ -10,6 +10,13 @@ type Kept struct{ natives sync.Map }
 func (k *Kept) Add(native uint64) {
 	if k != nil {
 		k.natives.Store(native, nil)
+	}
+}
+
+// Remove notes that a native handle is not kept any more.
+func (k *Kept) Remove(native uint64) {
+	if k != nil {
+		k.natives.Delete(native)
 	}
 }
 
