@@ -47,7 +47,7 @@ type freed struct {
 }
 
 func (f *freed) note(s *handle) {
-	s.effects.Add(1)
+	s.effects.note()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.streams == nil {

@@ -74,9 +74,7 @@ func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
 	if to.dev != from.dev && to.onDevice() && from.onDevice() && in == nil {
 		r = s.copyPeer(p, bytes)
 	} else {
-		r = s.callFor(to, from, func(api *driver.API, st driver.Stream) driver.Result {
-			return api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
-		})
+		r = s.copyAsync(p, bytes)
 	}
 	if r == driver.Success {
 		to.usedOn(s, in)
@@ -85,13 +83,29 @@ func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
 	return r
 }
 
+func (s *Stream) copyAsync(p *pair, bytes uint64) driver.Result {
+	if s.h.native != 0 && s.reaches(p.to) && s.reaches(p.from) { // as callFor, for speed
+		r := s.dev.driver.api.MemcpyAsync(p.toAt, p.fromAt, bytes, driver.Stream(s.h.native))
+		if r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return s.callFor(p.to, p.from, func(api *driver.API, st driver.Stream) driver.Result {
+		return api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
+	})
+}
+
+// reaches reports whether the driver needs no context to see that the memory of h can be
+// reached.
+func (s *Stream) reaches(h *handle) bool { return h.kind != kindPoolBuffer || h.dev == s.dev }
+
 // callFor is call for work on two pieces of memory. If one is from a pool of
 // another device than s is of, the driver looks at the calling thread's context to
 // see whether it can be reached. A default stream is found by that context, so it
 // cannot be another's.
 func (s *Stream) callFor(a, b *handle, f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
 	for _, h := range [...]*handle{a, b} {
-		if h.kind == kindPoolBuffer && h.dev != s.dev && s.h.native != 0 {
+		if !s.reaches(h) && s.h.native != 0 {
 			return h.dev.bound(func(api *driver.API) driver.Result { return f(api, driver.Stream(s.h.native)) })
 		}
 	}

@@ -41,7 +41,7 @@ type recording struct{ word, first, uses uint64 }
 
 // begin is called before an event is recorded on the stream of s.
 func (c *coverage) begin(s *handle) recording {
-	r := recording{uses: s.uses.Load(), first: s.records(), word: c.word.Add(1)}
+	r := recording{uses: s.uses.look(), first: s.records(), word: c.word.Add(1)}
 	if r.word&underWay != 1 {
 		r.word = c.overlap(r.word)
 	}

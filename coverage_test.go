@@ -3,6 +3,7 @@ package cuda
 import (
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -82,4 +83,8 @@ func TestPlaces(t *testing.T) {
 		s.word.Add(1 << 39 << recordsShift)
 		require.Zero(t, first.place(), "too long ago")
 	}
+}
+
+func TestHandlesShareNoCacheLine(t *testing.T) {
+	require.Zero(t, unsafe.Sizeof(handle{})%256, "a size at which the allocator aligns")
 }

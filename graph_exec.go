@@ -47,12 +47,12 @@ func (x *GraphExec) Launch(s *Stream) error {
 	defer x.release()
 	native := x.Handle()
 	x.h.held.expectCalls()
-	s.h.effects.Add(1) // its kernels may print
 	r := s.call(func(api *driver.API, h driver.Stream) driver.Result { return api.GraphLaunch(native, h) })
 	x.h.held.askedForCalls(r == driver.Success)
 	if r != driver.Success {
 		return failure(op, r)
 	}
+	s.h.effects.note() // its kernels may print
 	for _, h := range x.h.held.handles {
 		h.usedOn(s, nil)
 	}

@@ -35,12 +35,13 @@ type handle struct {
 
 	// Of a stream:
 	spare atomic.Uintptr // the event that WaitStream records
-	uses  atomic.Uint64  // its uses of memory that has another home
+	uses  tally          // its uses of memory that has another home
 	joins atomic.Pointer[joins]
-	// effects counts what a wait for it must conclude, concluded how many of them have
-	// been; see conclude.go.
-	effects, concluded atomic.Uint64
-	queue              *queue // the watcher's mutex guards it
+	// effects counts what a wait for it must conclude, concluded is up to which of them
+	// that was done; see conclude.go.
+	effects   tally
+	concluded atomic.Uint64
+	queue     *queue // the watcher's mutex guards it
 
 	// Of an event:
 	pooled   bool          // it goes back to the pool, and needs no reference
@@ -60,6 +61,10 @@ type handle struct {
 	// pointer is, for pinned host memory, the address again, as the pointer that
 	// the driver gave.
 	pointer unsafe.Pointer
+
+	// Two handles share no cache line: their words are written by every call, and
+	// goroutines that work on different streams should not feel each other.
+	_ [48]byte
 }
 
 const (

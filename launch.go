@@ -72,39 +72,59 @@ func (p *PreparedKernel) Launch(s *Stream, c LaunchConfig) error {
 	if err := s.acquire(op); err != nil {
 		return err
 	}
-	defer s.h.release()
-	if err := k.acquire(op); err != nil {
-		return err
+	err := k.acquire(op)
+	if err == nil {
+		err = p.launch(op, s, n, c.Cooperative)
+		k.m.h.release()
 	}
-	defer k.m.h.release()
+	s.h.release()
+	return err
+}
+
+// launch is Launch while the stream and the module are held.
+func (p *PreparedKernel) launch(op string, s *Stream, n shape, cooperative bool) error {
+	k := p.k
 	if s.dev != k.m.h.dev {
 		return k.mismatch(op, s.dev)
 	}
 	held := p.acquire()
-	defer p.release(held)
 	if held < len(p.uses) {
+		p.release(held)
 		return &Error{Op: op, Err: ErrClosed, Detail: fmt.Sprintf("kernel %s: a buffer of argument %d", k.name, p.uses[held].arg)}
 	}
-	params := unsafe.Pointer(unsafe.SliceData(p.block))
 	in := s.capture()
-	s.h.effects.Add(1) // it may print
-	r := s.call(func(api *driver.API, st driver.Stream) driver.Result {
-		if c.Cooperative {
+	r := k.enqueue(s.h, n, cooperative, unsafe.Pointer(unsafe.SliceData(p.block)))
+	runtime.KeepAlive(p)
+	if r == driver.Success {
+		s.h.effects.note() // it may print
+		for i := range p.uses {
+			p.uses[i].h.usedOn(s, in)
+		}
+		k.m.h.usedOn(s, in) // a graph needs the module too
+	}
+	p.release(held)
+	if r != driver.Success {
+		return k.launchFailed(op, n, r)
+	}
+	return nil
+}
+
+func (k *Kernel) enqueue(h *handle, n shape, cooperative bool, params unsafe.Pointer) driver.Result {
+	if h.native != 0 && !cooperative { // as onStream, for speed
+		r := h.dev.driver.api.LaunchKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
+			n.block[0], n.block[1], n.block[2], n.shared, driver.Stream(h.native), params, nil)
+		if r != driver.ErrorInvalidContext {
+			return r
+		}
+	}
+	return h.onStream(func(api *driver.API, st driver.Stream) driver.Result {
+		if cooperative {
 			return api.LaunchCooperativeKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
 				n.block[0], n.block[1], n.block[2], n.shared, st, params)
 		}
 		return api.LaunchKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
 			n.block[0], n.block[1], n.block[2], n.shared, st, params, nil)
 	})
-	runtime.KeepAlive(p)
-	if r != driver.Success {
-		return k.launchFailed(op, n, r)
-	}
-	for i := range p.uses {
-		p.uses[i].h.usedOn(s, in)
-	}
-	k.m.h.usedOn(s, in) // a graph needs the module too
-	return nil
 }
 
 // Set replaces argument i, counted from 0, for the launches from now on. It must

@@ -84,7 +84,7 @@ func (h *handle) noteUse(s *Stream, in *capture) {
 }
 
 func (l *lifetime) mark(s *handle) {
-	use := s.uses.Add(1)
+	use := s.uses.note()
 	if !s.foreign() {
 		if m := l.find(s); m != nil && m.advance(use) {
 			return

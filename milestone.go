@@ -72,7 +72,7 @@ func (s *Stream) begin(op string) (pending, error) {
 		s.dev.line.Lock()
 		defer s.dev.line.Unlock()
 	}
-	d, effects := s.dev.driver, s.h.effects.Load()
+	d, effects := s.dev.driver, s.h.effects.look()
 	beginning := &d.captures.beginning
 	beginning.RLock() // so that it does not become part of a capture now
 	defer beginning.RUnlock()

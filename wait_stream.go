@@ -31,7 +31,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 			return s.outside(op, other.String()+" is")
 		}
 	}
-	uses := other.h.uses.Load() // the record that follows covers them
+	uses := other.h.uses.look() // the record that follows covers them
 	r := other.h.waitedBy(s.h)
 	if r == driver.Success {
 		if c := s.capture(); c != nil {

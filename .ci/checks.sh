@@ -38,6 +38,22 @@ vet_platforms() {
 	CGO_ENABLED=0 go vet -tags purecuda_syscalln ./...
 }
 
+# bench_peers: the programs that the benchmark compares with, which are no part of the
+# module. They cannot run here.
+bench_peers() {
+	(cd bench/cgo && CGO_ENABLED=1 go vet . && CGO_ENABLED=1 go build -o "$tmp/cgo-peer" .)
+	if ! command -v python3 >/dev/null; then
+		echo 'there is no python3 to look at bench/peers/*.py with'
+		return
+	fi
+	python3 -c '
+import sys
+for name in sys.argv[1:]:
+    with open(name, encoding="utf-8") as f:
+        compile(f.read(), name, "exec")
+' bench/peers/*.py
+}
+
 # build_command OS ARCH [FLAG...] builds everything and keeps the command.
 build_command() {
 	local name=$1-$2${4:+-$4}
@@ -115,6 +131,10 @@ simulated() {
 demo_simulated() {
 	go build -o "$tmp/bin/purecuda" ./cmd/purecuda # so that the limit is the demo's own
 	simulated go run ./cmd/purecuda
+}
+
+bench_simulated() {
+	timeout 10 "$tmp/bin/linux-amd64" bench -driver sim -rounds 5
 }
 
 # needed_libraries sees that the programs depend on the C library alone: CUDA is

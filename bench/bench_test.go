@@ -72,6 +72,8 @@ func TestCommand(t *testing.T) {
 	require.NotEmpty(t, r.Machine.Compiler)
 	require.NotEmpty(t, r.Machine.Kernel)
 	require.Positive(t, r.Machine.Cores)
+	require.True(t, r.Machine.Pinned)
+	require.Empty(t, boundThreads(t), "left bound")
 	require.Positive(t, r.Start.Library)
 	require.Positive(t, r.Start.Rest)
 
@@ -161,6 +163,17 @@ init main @1.2 ms, 0.5 ms clock, 0 bytes, 0 allocs
 	require.InDelta(t, 59, us, 1e-9)
 	_, err = packageInit("")
 	require.Error(t, err)
+}
+
+func TestBuiltByBundle(t *testing.T) {
+	o := options{rounds: defaultRounds}
+	require.Equal(t, "bench -rounds 300", o.command())
+	built = "0123456 with uncommitted changes"
+	defer func() { built = "" }()
+	require.Equal(t, built, commit())
+	require.Equal(t, "bundle/run bench", o.command())
+	o.rounds = 30
+	require.Equal(t, "bench -rounds 30", o.command())
 }
 
 func TestMachine(t *testing.T) {

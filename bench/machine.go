@@ -71,8 +71,15 @@ func processor(cpuinfo string) string {
 	return runtime.GOARCH
 }
 
+// built is the commit, set by scripts/bundle: not every build has the Go command's own
+// stamp.
+var built string
+
 // commit returns what this program was built from.
 func commit() string {
+	if built != "" {
+		return built
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""

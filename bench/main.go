@@ -12,7 +12,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +23,9 @@ import (
 // roleVariable is the environment variable that makes a process a child of the
 // command, which measures what only a fresh process can show.
 const roleVariable = "PURECUDA_BENCH_ROLE"
+
+// defaultRounds is how many there are if the command line says nothing else.
+const defaultRounds = 300
 
 // options are what the command line says.
 type options struct {
@@ -48,7 +50,7 @@ func run(args []string, stderr io.Writer) int {
 	fs.StringVar(&o.out, "o", "", "write the results to `DIR`")
 	fs.StringVar(&o.peers, "peers", "", "measure the other libraries by the programs in `DIR` too")
 	fs.StringVar(&o.library, "library", "", "the driver library's `path`, instead of the system's")
-	fs.IntVar(&o.rounds, "rounds", 300, "how many times each thing is measured")
+	fs.IntVar(&o.rounds, "rounds", defaultRounds, "how many times each thing is measured")
 	fs.BoolVar(&o.quick, "quick", false, "measure a few times only, to see that all works")
 	fs.StringVar(&file, "render", "", "measure nothing, take the results from `FILE`")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -95,11 +97,7 @@ func work(o options, file string, stderr io.Writer) error {
 	if r == nil {
 		return failed
 	}
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return errors.Join(failed, err)
-	}
-	if err := os.WriteFile(filepath.Join(o.out, "performance.json"), append(text, '\n'), 0o666); err != nil {
+	if err := writeResults(r, filepath.Join(o.out, "performance.json")); err != nil {
 		return errors.Join(failed, err)
 	}
 	return errors.Join(failed, render(r, o.out))

@@ -16,6 +16,9 @@ func markdown(r *results) string {
 	m := r.Machine
 	fmt.Fprintf(&b, "%s UTC, %s, driver %s, CUDA %s, %s, %s, %d cores, Linux %s, the C loop compiled by %s, commit %s, `%s`.\n",
 		r.Date, m.Device, m.Driver, m.CUDA, r.Go, inline(m.Processor), m.Cores, m.Kernel, inline(m.Compiler), r.Commit, r.Command)
+	if m.Pinned {
+		b.WriteString("Where one thread was measured, it was pinned to the quickest processor of the moment.\n")
+	}
 	if r.Peers != nil {
 		b.WriteString("\nCompared with:\n\n")
 	}
@@ -28,7 +31,7 @@ func markdown(r *results) string {
 	}
 	b.WriteString("\n![What a call costs, as bars](performance.svg)\n")
 	for _, section := range []func(*strings.Builder, *results){
-		markdownCalls, markdownFaster, markdownThreads, markdownStart, markdownTargets,
+		markdownCalls, markdownAdded, markdownFaster, markdownThreads, markdownStart, markdownTargets,
 	} {
 		b.WriteString("\n")
 		section(&b, r)
@@ -111,6 +114,32 @@ func markdownRemarks(b *strings.Builder, r *results) {
 	}
 }
 
+func markdownAdded(b *strings.Builder, r *results) {
+	b.WriteString("### What do they add to C?\n\nNanoseconds, the medians of the differences to the C loop of the same process. " +
+		"The driver's own time is not in them.\n\n")
+	ways := append([]string{"purecuda"}, peers...)
+	var rows [][]string
+	for _, id := range r.rowIDs() {
+		row := []string{rowTitle(id)}
+		for _, way := range ways {
+			cell := none
+			if v, ok := r.overC(id, way); ok {
+				cell = number(v)
+			}
+			row = append(row, cell)
+		}
+		if anyMeasured(row[1:]) {
+			rows = append(rows, row)
+		}
+	}
+	markdownTable(b, append([]string{"call"}, ways...), rows)
+}
+
+// anyMeasured tells whether one of the cells has a value.
+func anyMeasured(cells []string) bool {
+	return slices.ContainsFunc(cells, func(cell string) bool { return cell != none })
+}
+
 func markdownFaster(b *strings.Builder, r *results) {
 	b.WriteString("### How many times as long do others take?\n\n")
 	var rows [][]string
@@ -127,7 +156,7 @@ func markdownFaster(b *strings.Builder, r *results) {
 			}
 			row = append(row, cell)
 		}
-		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != none }) {
+		if anyMeasured(row[1:]) {
 			rows = append(rows, row)
 		}
 	}
@@ -163,7 +192,7 @@ func markdownThreads(b *strings.Builder, r *results) {
 			}
 			rate = append(rate, cell)
 		}
-		if slices.ContainsFunc(share[2:], func(cell string) bool { return cell != none }) {
+		if anyMeasured(share[2:]) {
 			shares, rates = append(shares, share), append(rates, rate)
 		}
 	}
@@ -182,7 +211,7 @@ func markdownStart(b *strings.Builder, r *results) {
 		{"`cuInit`", number(s.Init)},
 		{"to make the device's context", number(s.Context)},
 		{"all else from `Open` to the first recorded event", number(s.Rest)},
-		{"to import the package and never open a driver", number(s.PackageInit)},
+		{"to initialise the packages that come with this one, by Go's `inittrace`", number(s.PackageInit)},
 	})
 }
 
@@ -220,6 +249,10 @@ func targetRows(ts []target) [][]string {
 	if len(missed) > 0 {
 		verdict = fmt.Sprintf("**missed by %d of %d**", len(missed), len(ts))
 	}
+	inC := slices.DeleteFunc(slices.Clone(ts), func(t target) bool { return !t.missedByC() })
+	if len(inC) > 0 {
+		verdict += fmt.Sprintf("; C itself misses it in %d", len(inC))
+	}
 	rows := [][]string{{t.Every, t.limit(), t.amount(least.Value) + " and more", verdict}}
 	for _, m := range missed {
 		rows = append(rows, targetRow(m))
@@ -234,7 +267,11 @@ func targetRow(t target) []string {
 	case t.met():
 		return []string{t.Title, t.limit(), t.amount(t.Value), "met"}
 	}
-	return []string{t.Title, t.limit(), t.amount(t.Value), "**missed by " + t.amount(t.missed()) + "**"}
+	verdict := "**missed by " + t.amount(t.missed()) + "**"
+	if t.missedByC() {
+		verdict += "; C itself: " + t.amount(t.C)
+	}
+	return []string{t.Title, t.limit(), t.amount(t.Value), verdict}
 }
 
 func (t target) limit() string { return string(t.Bound) + " " + t.amount(t.Limit) }

@@ -13,6 +13,7 @@ func TestMarkdown(t *testing.T) {
 	text := markdown(invented(t))
 	for _, want := range []string{
 		"2001-02-03 04:05 UTC, invented, driver invented, CUDA invented, go1.99 (invented), an invented &lt;processor>, 16 cores,",
+		"`invented`.\nWhere one thread was measured, it was pinned to the quickest processor of the moment.\n",
 		"\n- PyTorch invented\n",
 		"\n- cuda.bindings, not measured: No module named 'invented'\n",
 		// PyTorch took 2380 ns in a process whose C loop took 255.
@@ -28,8 +29,10 @@ func TestMarkdown(t *testing.T) {
 		"| over C: `e.Record(s)` | at most 60 ns | 48 ns | met |",
 		"| over C: `e.Record(s)`, the default stream | at most 90 ns | 96 ns | **missed by 6.0 ns** |",
 		"| over C: `e.Wait(s)`, the default stream | at most 90 ns | – | not measured |",
-		"| the fastest Python library against purecuda, each row | at least 1.30 × | 1.06 × and more | **missed by 4 of 13** |",
-		"| cuda.core against purecuda: `e.Record(s)`, an event with timing | at least 1.30 × | 1.11 × | **missed by 0.19 ×** |",
+		"| the fastest Python library against purecuda, each row | at least 1.30 × | 1.06 × and more | **missed by 4 of 13**; C itself misses it in 4 |",
+		"| cuda.core against purecuda: `e.Record(s)`, an event with timing | at least 1.30 × | 1.11 × | **missed by 0.19 ×**; C itself: 1.15 × |",
+		"| call | purecuda | PyTorch | CuPy | cuda.core | cuda.bindings | cgo |\n|---|---:|---:|---:|---:|---:|---:|\n" +
+			"| `drv.API().DriverGetVersion()` | – | – | – | – | – | 76 |\n| `e.Record(s)` | 48 | 2125 | 527 | 323 | – | 76 |\n",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -55,6 +58,7 @@ func TestTablesAreWhole(t *testing.T) {
 func TestNothingMeasured(t *testing.T) {
 	text := markdown(new(results))
 	require.Contains(t, text, "in the C loop: was not measured.")
+	require.NotContains(t, text, "it was pinned")
 	require.Contains(t, text, "| over C: `e.Record(s)` | at most 60 ns | – | not measured |")
 	require.Contains(t, text, "| 16 goroutines against 16 threads in C, each row | at least 0.95 × | – | not measured |")
 	require.Contains(t, text, "| to import the package | under 100 µs | – | not measured |")

@@ -53,9 +53,9 @@ func measure(o options, progress io.Writer) (r *results, err error) {
 		return nil, errors.Join(err, opened)
 	}
 	rows := bench.Rows()
-	batches := make(map[string]int)
+	batches, scaleBatches := make(map[string]int), make(map[string]int)
 	for _, row := range rows {
-		batches[row.ID] = row.Batch
+		batches[row.ID], scaleBatches[row.ID] = row.Batch, row.ParallelBatch()
 	}
 	for _, n := range threads {
 		rounds := o.rounds
@@ -64,11 +64,12 @@ func measure(o options, progress io.Writer) (r *results, err error) {
 		}
 		r.Rows = append(r.Rows, m.measure(ctx, rows, n, rounds)...)
 	}
+	r.Machine.Pinned = m.bound
 	err = errors.Join(err, errors.Join(m.failed...), m.close())
 	if o.peers != "" {
 		err = errors.Join(err, measurePeers(ctx, o.peers, request{
 			Library: loop, Libcuda: drv.Library(), Rounds: o.rounds, Batches: batches, Threads: threads,
-			ScaleRounds: o.scaleRounds, Kernel: kernels.PTX, KernelName: "purecuda_empty",
+			ScaleRounds: o.scaleRounds, ScaleBatches: scaleBatches, ScaleBatchesC: scaleBatches, Kernel: kernels.PTX, KernelName: "purecuda_empty",
 		}, r, progress))
 	}
 	return r, err
@@ -76,8 +77,11 @@ func measure(o options, progress io.Writer) (r *results, err error) {
 
 // command is the command without what has no influence on the results.
 func (o options) command() string {
-	if o.quick {
+	switch {
+	case o.quick:
 		return "bench -quick"
+	case built != "" && o.rounds == defaultRounds:
+		return "bundle/run bench"
 	}
 	return fmt.Sprintf("bench -rounds %d", o.rounds)
 }

@@ -24,6 +24,7 @@ type meter struct {
 	context  driver.Context
 	fixtures []*bench.Fixture // one for each thread
 	failed   []error          // of our own ways
+	bound    bool             // the measuring thread was, to one processor at a time
 	progress io.Writer
 }
 
@@ -74,7 +75,14 @@ func (m *meter) measure(ctx context.Context, rows []*bench.Row, threads, rounds 
 		}
 		ways = append(ways, more...)
 	}
-	if err := bench.Sample(ctx, m.fixtures[:threads], ways, rounds); err != nil {
+	sample := func(rounds int) error { return bench.Sample(ctx, m.fixtures[:threads], ways, rounds) }
+	var err error
+	if threads == 1 {
+		err = m.pinned(rounds, sample)
+	} else {
+		err = sample(rounds)
+	}
+	if err != nil {
 		m.fail(fmt.Errorf("with %d threads: %w", threads, err))
 	}
 	all := inResults(ways, threads)

@@ -35,11 +35,15 @@ type request struct {
 	Library     string         `json:"library"` // the compiled C loop
 	Libcuda     string         `json:"libcuda"`
 	Rounds      int            `json:"rounds"`
-	Batches     map[string]int `json:"batches"` // by row, with one thread; with several four times that
+	Batches     map[string]int `json:"batches"` // operations in a sample by row, with one thread
 	Threads     []int          `json:"threads"`
 	ScaleRounds int            `json:"scale_rounds"` // with several threads
-	Kernel      string         `json:"kernel"`       // PTX with an empty kernel
-	KernelName  string         `json:"kernel_name"`
+	// ScaleBatches and ScaleBatchesC are what each of several threads does in a sample,
+	// by the peer and in C.
+	ScaleBatches  map[string]int `json:"scale_batches"`
+	ScaleBatchesC map[string]int `json:"scale_batches_c"`
+	Kernel        string         `json:"kernel"` // PTX with an empty kernel
+	KernelName    string         `json:"kernel_name"`
 }
 
 // answer is what a peer prints.
@@ -55,15 +59,27 @@ type answer struct {
 }
 
 // scaleRounds is how many rounds with several threads the Python libraries get: their
-// threads wait for each other, which makes a round a matter of seconds.
-const scaleRounds = 5
+// threads wait for each other, which makes a round a matter of seconds. For the same
+// reason their samples of any row are long enough with a few batches.
+const (
+	scaleRounds  = 5
+	scaleBatches = 4
+)
 
 // measurePeers runs each peer in a process of its own, one after the other.
 func measurePeers(ctx context.Context, dir string, r request, into *results, stderr io.Writer) error {
+	dir, err := filepath.Abs(dir) // a program's bare name would be looked for in $PATH
+	if err != nil {
+		return err
+	}
 	for _, name := range peers {
 		of := r
 		if slices.Contains(pythons, name) {
 			of.ScaleRounds = min(r.ScaleRounds, scaleRounds)
+			of.ScaleBatches = make(map[string]int)
+			for row, n := range r.Batches {
+				of.ScaleBatches[row] = scaleBatches * n
+			}
 		}
 		text, err := json.Marshal(of)
 		if err != nil {

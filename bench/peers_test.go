@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,7 +99,7 @@ func TestMeasurePeers(t *testing.T) {
 	var progress strings.Builder
 	want := request{
 		Library: filepath.Join(t.TempDir(), "loop.so"), Libcuda: "/lib/libcuda.so.1", Rounds: 3, Batches: map[string]int{"record": 500},
-		Threads: threads, ScaleRounds: 30, Kernel: "PTX", KernelName: "purecuda_empty",
+		Threads: threads, ScaleRounds: 30, ScaleBatches: map[string]int{"record": 20000}, ScaleBatchesC: map[string]int{"record": 20000}, Kernel: "PTX", KernelName: "purecuda_empty",
 	}
 	require.NoError(t, measurePeers(t.Context(), dir, want, r, &progress))
 	require.Len(t, r.Peers, len(peers))
@@ -113,5 +114,29 @@ func TestMeasurePeers(t *testing.T) {
 	require.NoError(t, err)
 	var got request
 	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, want, got)
+}
+
+// The folder may be a relative one, even the working directory, and Python's threads get
+// less to do: they take turns.
+func TestPeersInWorkingDirectory(t *testing.T) {
+	program := fakePeer(t, "echo '"+document+"'")
+	t.Chdir(filepath.Dir(program))
+	require.NoError(t, os.WriteFile(programs["CuPy"], nil, 0o666))
+	require.NoError(t, os.WriteFile("python3", []byte("#!/bin/sh\nread -r line < \"$2\"; echo \"$line\" > seen\n"), 0o777))
+	t.Setenv("PATH", filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	r := new(results)
+	want := request{
+		Library: filepath.Join(t.TempDir(), "loop.so"), Batches: map[string]int{"record": 500}, ScaleRounds: 30,
+		ScaleBatches: map[string]int{"record": 20000}, ScaleBatchesC: map[string]int{"record": 20000},
+	}
+	require.NoError(t, measurePeers(t.Context(), ".", want, r, io.Discard))
+	require.Equal(t, "cgo", r.Peers[4].Name)
+	require.Empty(t, r.Peers[4].Absent)
+	text, err := os.ReadFile("seen")
+	require.NoError(t, err)
+	var got request
+	require.NoError(t, json.Unmarshal(text, &got))
+	want.ScaleRounds, want.ScaleBatches = 5, map[string]int{"record": 2000}
 	require.Equal(t, want, got)
 }

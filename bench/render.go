@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,29 @@ func readResults(name string) (*results, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return r, nil
+}
+
+// writeResults writes a performance.json, with a line for each of the rows.
+func writeResults(r *results, name string) error {
+	lines := make([]string, len(r.Rows))
+	for i, m := range r.Rows {
+		line, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		lines[i] = "    " + string(line)
+	}
+	frame := *r
+	frame.Rows = []measured{}
+	text, err := json.MarshalIndent(frame, "", "  ")
+	if err != nil {
+		return err
+	}
+	if len(lines) > 0 {
+		rows := "\"rows\": [\n" + strings.Join(lines, ",\n") + "\n  ]"
+		text = bytes.Replace(text, []byte(`"rows": []`), []byte(rows), 1)
+	}
+	return os.WriteFile(name, append(text, '\n'), 0o666)
 }
 
 // render writes what r says for people to the folder dir: performance.md, tables

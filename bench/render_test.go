@@ -30,6 +30,24 @@ func TestInventedResultsAreOfTheModel(t *testing.T) {
 	require.NoError(t, d.Decode(new(results)))
 }
 
+// Each row of measurements is a line, and nothing else differs from plain JSON.
+func TestWriteResults(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "performance.json")
+	r := invented(t)
+	for range 2 {
+		require.NoError(t, writeResults(r, name))
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, len(r.Rows), strings.Count(string(text), "\n    {\"row\":"))
+		require.Contains(t, string(text), "\n  \"rows\": [")
+		got, err := readResults(name)
+		require.NoError(t, err)
+		require.Equal(t, r.Rows, got.Rows)
+		require.Equal(t, r, got)
+		r.Rows = []measured{}
+	}
+}
+
 func TestRender(t *testing.T) {
 	dir := t.TempDir()
 	r := invented(t)

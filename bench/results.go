@@ -25,6 +25,9 @@ type machine struct {
 	Cores     int    `json:"cores"`
 	Kernel    string `json:"kernel"`
 	Compiler  string `json:"compiler"` // of the C loop
+	// Pinned tells that a single thread was measured on the quickest processor of the
+	// moment, which was looked for again and again.
+	Pinned bool `json:"pinned"`
 }
 
 // measured is how long an operation of a row takes in one of the ways to do it. All
@@ -65,7 +68,8 @@ type start struct {
 	Context float64 `json:"context_us"`
 	// Rest is all else between Open and the first recorded event.
 	Rest float64 `json:"rest_us"`
-	// PackageInit is how much longer a program takes to begin that imports the
-	// package and never opens a driver.
+	// PackageInit is the initialisation of the packages that come with this one, in a
+	// program that opens no driver, as the Go runtime reports it (inittrace). It is not
+	// how much longer a process takes to begin.
 	PackageInit float64 `json:"package_init_us"`
 }

@@ -53,6 +53,23 @@ func TestTargets(t *testing.T) {
 	require.InDelta(t, 0.95-1/1.1, find(t, ts, "16 goroutines: `e.Record(s)`").missed(), 1e-9)
 }
 
+// Where C itself is not much faster than a Python library, the table says so.
+func TestTargetThatCMisses(t *testing.T) {
+	rows := targetRows(everyRow(&results{Rows: []measured{
+		overC("record", "CuPy", 100), overC("query", "CuPy", 400), overC("wait", "CuPy", 500),
+	}}, "each", 1.3, func(row string) target {
+		return target{Title: row, Value: 1, C: map[string]float64{"record": 1.1, "query": 1.4}[row], Measured: row != "wait"}
+	}))
+	require.Equal(t, [][]string{
+		{"each", "at least 1.30 ×", "1.00 × and more", "**missed by 2 of 2**; C itself misses it in 1"},
+		{"record", "at least 1.30 ×", "1.00 ×", "**missed by 0.30 ×**; C itself: 1.10 ×"},
+		{"query", "at least 1.30 ×", "1.00 ×", "**missed by 0.30 ×**"},
+	}, rows)
+
+	ts := targets(&results{Rows: []measured{overC("record", "purecuda", 50), overC("record", "CuPy", 200), overC("record", "PyTorch", 100)}})
+	require.InDelta(t, 1.1, find(t, ts, "PyTorch against purecuda: `e.Record(s)`").C, 1e-9)
+}
+
 // On a slower machine the limits in nanoseconds are higher, on a faster one not lower.
 func TestLimitsFollowTheEmptyCall(t *testing.T) {
 	for cost, limit := range map[float64]float64{20: 60, 40: 60, 80: 120} {

@@ -65,7 +65,7 @@ func (m *meter) scaleWays(row *bench.Row, threads int) ([]*bench.Way, error) {
 		if err != nil {
 			return nil, err
 		}
-		ways = append(ways, &bench.Way{Row: row, Name: "C", N: bench.ParallelBatches * row.Batch,
+		ways = append(ways, &bench.Way{Row: row, Name: "C", N: row.ParallelBatch(),
 			Do: func(n int) (time.Duration, error) {
 				return m.loop.runThreads(all, threads, n, setCurrent, m.context)
 			}})
@@ -102,19 +102,30 @@ func newMeasured(row string, threads int, way string, times, c []float64) measur
 			over = append(over, t-c[i])
 			ratio = append(ratio, t/c[i])
 		}
-		m.C, m.OverC, m.TimesC = dist(c), dist(over), dist(ratio)
+		m.C, m.OverC, m.TimesC = dist(c), dist(over), distOfRatios(ratio)
 	}
 	m.Time = *dist(times)
 	return m
 }
 
-// dist leaves values in their order, and out of the file what is less than a picosecond.
+// dist is of times. It leaves the values in their order, and out of the file the digits
+// that mean nothing: those below 0.1, and of long times those below 1.
 func dist(values []float64) *bench.Dist {
+	return rounded(values, func(v float64) float64 {
+		if math.Abs(v) < 100 {
+			return math.Round(v*10) / 10
+		}
+		return math.Round(v)
+	})
+}
+
+func distOfRatios(values []float64) *bench.Dist {
+	return rounded(values, func(v float64) float64 { return math.Round(v*1000) / 1000 })
+}
+
+func rounded(values []float64, round func(float64) float64) *bench.Dist {
 	d := bench.NewDist(slices.Clone(values))
-	for _, v := range []*float64{&d.P10, &d.Median, &d.P90} {
-		*v = math.Round(*v*1000) / 1000
-	}
-	return d
+	return &bench.Dist{P10: round(d.P10), Median: round(d.Median), P90: round(d.P90)}
 }
 
 // contextOf returns the context that the calls of a fixture want to be current.

@@ -22,8 +22,11 @@ type request struct {
 	Batches     map[string]int `json:"batches"`
 	Threads     []int          `json:"threads"`
 	ScaleRounds int            `json:"scale_rounds"`
-	Kernel      string         `json:"kernel"`
-	KernelName  string         `json:"kernel_name"`
+	// How many operations each of several threads does in a sample.
+	ScaleBatches  map[string]int `json:"scale_batches"`
+	ScaleBatchesC map[string]int `json:"scale_batches_c"`
+	Kernel        string         `json:"kernel"`
+	KernelName    string         `json:"kernel_name"`
 }
 
 type answer struct {
@@ -85,25 +88,33 @@ func (a *answer) measure(path string) error {
 		}
 	}
 	slices.Sort(req.Threads)
+	p, err := newPin(lanes[:1])
+	if err != nil {
+		return err
+	}
 	for _, threads := range req.Threads {
-		a.several(&req, lanes[:threads])
+		a.several(&req, lanes[:threads], p)
+		if err := p.release(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// several measures all rows with a thread for each lane, round by round.
-func (a *answer) several(req *request, lanes []*lane) {
-	rounds, factor := req.Rounds, 1
+// several measures all rows with a thread for each lane, round by round; a single one on
+// the quickest processor of the moment.
+func (a *answer) several(req *request, lanes []*lane, p *pin) {
+	rounds, batches, inC := req.Rounds, req.Batches, req.Batches
 	if len(lanes) > 1 {
-		rounds, factor = req.ScaleRounds, 4
+		rounds, batches, inC = req.ScaleRounds, req.ScaleBatches, req.ScaleBatchesC
 	}
 	var all []*samples
 	for _, r := range rows {
-		batch, ok := req.Batches[r.id]
+		batch, ok := batches[r.id]
 		if _, missing := a.Missing[r.id]; !ok || missing {
 			continue
 		}
-		s, err := newSamples(r, lanes, factor*batch)
+		s, err := newSamples(r, lanes, batch, inC[r.id])
 		if err != nil {
 			a.fail(r.id, len(lanes), err)
 			continue
@@ -111,6 +122,9 @@ func (a *answer) several(req *request, lanes []*lane) {
 		all = append(all, s)
 	}
 	for i := range rounds {
+		if len(lanes) == 1 && i%pinnedRounds == 0 {
+			p.toQuickest()
+		}
 		all = slices.DeleteFunc(all, func(s *samples) bool {
 			err := s.take(i%2 == 1)
 			if err != nil {

@@ -16,13 +16,13 @@ import (
 type samples struct {
 	row     row
 	lanes   []*lane
-	n       int // operations of each goroutine in a sample
+	n, nC   int // operations of each goroutine in a sample, and in C
 	calls   []call
 	time, c []float64
 }
 
-func newSamples(r row, lanes []*lane, n int) (*samples, error) {
-	s := &samples{row: r, lanes: lanes, n: n}
+func newSamples(r row, lanes []*lane, n, nC int) (*samples, error) {
+	s := &samples{row: r, lanes: lanes, n: n, nC: nC}
 	for _, l := range lanes {
 		s.calls = append(s.calls, r.calls(l)...)
 	}
@@ -36,20 +36,21 @@ func newSamples(r row, lanes []*lane, n int) (*samples, error) {
 
 // take adds a sample with cgo and one in C.
 func (s *samples) take(cFirst bool) error {
-	first, second, a, b := s.goes, s.inC, &s.time, &s.c
+	var x, y float64
+	var err error
 	if cFirst {
-		first, second, a, b = s.inC, s.goes, &s.c, &s.time
+		y, err = s.inC(s.nC)
 	}
-	x, err := first(s.n)
-	if err != nil {
-		return err
+	if err == nil {
+		x, err = s.goes(s.n)
 	}
-	y, err := second(s.n)
-	if err != nil {
-		return err
+	if err == nil && !cFirst {
+		y, err = s.inC(s.nC)
 	}
-	*a, *b = append(*a, x), append(*b, y)
-	return nil
+	if err == nil {
+		s.time, s.c = append(s.time, x), append(s.c, y)
+	}
+	return err
 }
 
 func (s *samples) inC(n int) (float64, error) {

@@ -52,13 +52,17 @@ def main(name, version, lane, rows, notes, missing):
 
     def several(threads, rounds):
         samples = []
-        for row, batch in request["batches"].items():
+        theirs, in_c = ("batches",) * 2 if threads == 1 else ("scale_batches", "scale_batches_c")
+        for row, n in request[theirs].items():
             if row in rows and row not in missing:
                 try:
-                    samples.append(Samples(row, rows[row], lanes[:threads], loop, batch if threads == 1 else 4 * batch))
+                    samples.append(Samples(row, rows[row], lanes[:threads], loop, n, request[in_c][row]))
                 except Exception as e:
                     missing[row] = why(threads, e)
         for r in range(rounds):
+            # Not before: the threads that the libraries make at first use would be bound, too.
+            if threads == 1 and r % PINNED_ROUNDS == 0:
+                pin.to_quickest()
             for s in list(samples):
                 try:
                     s.take(c_first=r % 2 == 1)
@@ -71,8 +75,10 @@ def main(name, version, lane, rows, notes, missing):
         ]
 
     measured = []
+    pin = Pin(loop, lanes[0])
     for threads in sorted(request["threads"]):
         measured += several(threads, request["rounds" if threads == 1 else "scale_rounds"])
+        pin.release()
     _print({"name": name, "version": version, "absent": "", "missing": missing, "rows": measured})
     # The libraries' ways to take themselves down are not what is tested here.
     os._exit(0)
@@ -254,11 +260,43 @@ class Loop:
         return ns
 
 
+# After so many rounds another processor may be the quickest.
+PINNED_ROUNDS = 50
+
+
+class Pin:
+    """Binds the calling thread to the processor that does the row "record" in C in the least time."""
+
+    def __init__(self, loop, lane):
+        self.loop, self.lane, self.allowed = loop, lane, os.sched_getaffinity(0)
+        self.calls = None
+
+    def to_quickest(self):
+        try:
+            self.calls = self.calls or self.loop.calls(CALLS["record"](self.lane))
+            os.sched_setaffinity(0, {min(sorted(self.allowed), key=self._least)})
+        except Exception as e:
+            self.release()
+            print("the measuring thread was not bound to a processor:", _text(e), file=sys.stderr)
+
+    def release(self):
+        os.sched_setaffinity(0, self.allowed)
+
+    def _least(self, processor):
+        os.sched_setaffinity(0, {processor})
+        return min(self._sample() for _ in range(5))
+
+    def _sample(self):
+        ns = self.loop.run(self.calls, 1, 1000)
+        self.loop.driver.call("cuCtxSynchronize")
+        return ns
+
+
 class Samples:
     """The samples of a row: a thread for each lane."""
 
-    def __init__(self, row, prepare, lanes, loop, n):
-        self.row, self.lanes, self.loop, self.n = row, lanes, loop, n
+    def __init__(self, row, prepare, lanes, loop, n, n_c):
+        self.row, self.lanes, self.loop, self.n, self.n_c = row, lanes, loop, n, n_c
         self.time, self.c = [], []
         self.loops = [prepare(l) for l in lanes]
         self.calls = loop.calls([c for l in lanes for c in CALLS[row](l)])
@@ -268,9 +306,9 @@ class Samples:
 
     def take(self, c_first):
         if c_first:
-            c, t = self._in_c(self.n), self._theirs(self.n)
+            c, t = self._in_c(self.n_c), self._theirs(self.n)
         else:
-            t, c = self._theirs(self.n), self._in_c(self.n)
+            t, c = self._theirs(self.n), self._in_c(self.n_c)
         self.time.append(t)
         if len(self.calls) != 0:
             self.c.append(c)

@@ -3,7 +3,11 @@
 // functions, and described for whoever does them in another language.
 package bench
 
-import "github.com/purecuda/cuda/driver"
+import (
+	"cmp"
+
+	"github.com/purecuda/cuda/driver"
+)
 
 // Row is one operation that is measured.
 type Row struct {
@@ -12,6 +16,10 @@ type Row struct {
 	// Batch is how many operations fit into a sample, so that no queue of the device
 	// fills: beyond that the host's time would be the device's.
 	Batch int
+	// ParallelBatches is how many batches each of several threads does in a sample, so
+	// that beginning and ending take little of it; 4 if it is 0. It is more for what takes
+	// little time, even with many threads, as it waits for no lock of the driver.
+	ParallelBatches int
 	// Method does the operation n times by the public methods.
 	Method func(f *Fixture, n int) error
 	// Table does it n times by the driver's functions alone. The device's context is
@@ -23,6 +31,9 @@ type Row struct {
 	// of f's memory: f must be reachable while they are used.
 	Calls func(f *Fixture) []Call
 }
+
+// ParallelBatch is how many operations each of several threads does in a sample.
+func (r *Row) ParallelBatch() int { return cmp.Or(r.ParallelBatches, 4) * r.Batch }
 
 // Call is a call of a driver function by its C signature.
 type Call struct {

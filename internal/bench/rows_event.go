@@ -7,7 +7,7 @@ import (
 
 // transition does least: what it costs is the way into C and back.
 var transition = Row{
-	ID: "transition", Title: "`drv.API().DriverGetVersion()`", Batch: 500,
+	ID: "transition", Title: "`drv.API().DriverGetVersion()`", Batch: 500, ParallelBatches: lockless,
 	Method: func(f *Fixture, n int) error {
 		drv := f.Dev.Driver()
 		return methods(n, func() error { _, r := drv.API().DriverGetVersion(); return r.Err() })
@@ -67,7 +67,7 @@ var wait = Row{
 }
 
 var elapsed = Row{
-	ID: "elapsed", Title: "`start.ElapsedTime(end)`", Batch: 500,
+	ID: "elapsed", Title: "`start.ElapsedTime(end)`", Batch: 500, ParallelBatches: lockless,
 	Method: func(f *Fixture, n int) error {
 		return methods(n, func() error { _, err := f.Start.ElapsedTime(f.End); return err })
 	},

@@ -80,7 +80,7 @@ var streamLife = Row{
 }
 
 var currentStream = Row{
-	ID: "current-stream", Title: "`dev.CurrentStream(ctx)`", Batch: 500,
+	ID: "current-stream", Title: "`dev.CurrentStream(ctx)`", Batch: 500, ParallelBatches: lockless,
 	Method: func(f *Fixture, n int) error {
 		var s *cuda.Stream
 		for range n {

@@ -3,6 +3,7 @@ package bench
 import (
 	"reflect"
 	"slices"
+	"sync"
 	"strings"
 	"testing"
 	"time"
@@ -103,9 +104,11 @@ type made struct {
 	args   []uint64
 }
 
-// logging makes the functions of the table say in the log that they are called.
+// logging makes the functions of the table say in the log that they are called. When the
+// objects of a test are garbage, some are called on other goroutines.
 func logging(log *[]made) func(*driver.API) {
 	return func(api *driver.API) {
+		var mu sync.Mutex
 		v := reflect.ValueOf(api).Elem()
 		for i := range v.NumField() {
 			symbol, f := v.Type().Field(i).Tag.Get("cu"), v.Field(i)
@@ -125,7 +128,9 @@ func logging(log *[]made) func(*driver.API) {
 						call.args = append(call.args, uint64(a.Pointer()))
 					}
 				}
+				mu.Lock()
 				*log = append(*log, call)
+				mu.Unlock()
 				return function.Call(args)
 			}))
 		}
@@ -202,4 +207,13 @@ func TestFixtureFails(t *testing.T) {
 	f, err := NewFixture(d)
 	require.Nil(t, f)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory)
+}
+
+// What several threads do in a sample is long enough even without a lock to wait for.
+func TestParallelBatch(t *testing.T) {
+	require.Equal(t, 4*record.Batch, record.ParallelBatch())
+	for _, r := range []*Row{&transition, &elapsed, &currentStream} {
+		require.Equal(t, 40*r.Batch, r.ParallelBatch())
+		require.Equal(t, r.ParallelBatch(), r.ByGoroutines(nil).N)
+	}
 }

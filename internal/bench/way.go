@@ -38,13 +38,9 @@ func (r *Row) ByGoroutines(fixtures []*Fixture) *Way {
 	for i, f := range fixtures {
 		do[i] = r.method(f)
 	}
-	return &Way{Row: r, Name: "purecuda", N: ParallelBatches * r.Batch,
+	return &Way{Row: r, Name: "purecuda", N: r.ParallelBatch(),
 		Do: func(n int) (time.Duration, error) { return Together(n, do) }}
 }
-
-// ParallelBatches is how many batches of a row each of several threads does in a
-// sample, so that beginning and ending take little of it.
-const ParallelBatches = 4
 
 func (r *Row) method(f *Fixture) func(int) error {
 	return func(n int) error { return r.Method(f, n) }
