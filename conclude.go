@@ -48,8 +48,12 @@ type freed struct {
 
 func (f *freed) note(s *handle) {
 	s.effects.note()
+	if s.freed.Load() {
+		return // who takes it will see to this free too: the mark goes first
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	s.freed.Store(true)
 	if f.streams == nil {
 		f.streams = map[*handle]struct{}{}
 	}
@@ -68,6 +72,9 @@ func (f *freed) take() map[*handle]struct{} {
 	defer f.mu.Unlock()
 	streams := f.streams
 	f.streams = nil
+	for s := range streams {
+		s.freed.Store(false)
+	}
 	return streams
 }
 

@@ -41,7 +41,8 @@ type handle struct {
 	// that was done; see conclude.go.
 	effects   tally
 	concluded atomic.Uint64
-	queue     *queue // the watcher's mutex guards it
+	freed     atomic.Bool // it is among the device's freed
+	queue     *queue      // the watcher's mutex guards it
 
 	// Of an event:
 	pooled   bool          // it goes back to the pool, and needs no reference
@@ -64,7 +65,7 @@ type handle struct {
 
 	// Two handles share no cache line: their words are written by every call, and
 	// goroutines that work on different streams should not feel each other.
-	_ [48]byte
+	_ [40]byte
 }
 
 const (

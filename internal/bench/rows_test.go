@@ -3,8 +3,8 @@ package bench
 import (
 	"reflect"
 	"slices"
-	"sync"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
