@@ -375,9 +375,13 @@ func (e *Event) begin(op string) (pending, error) {
 	}
 }
 
-// Close destroys the event (cuEventDestroy). It does not wait; streams that wait
-// for the event still do, and waits on the host end with [ErrClosed]. Afterwards
-// every method that can fail fails with [ErrClosed]; closing again is nil.
+// Close gives the event up. It does not wait; streams that wait for the event still
+// do, and waits on the host end with [ErrClosed]. Afterwards every method that can
+// fail fails with [ErrClosed]; closing again is nil.
+//
+// The native event is kept for the next Event that needs one. That of an interprocess
+// or external event is destroyed (cuEventDestroy), and, some time later, one whose
+// Handle was asked for.
 func (e *Event) Close() error {
 	if e == nil {
 		return nil
