@@ -28,14 +28,14 @@ test_windows() {
 	GOOS=windows CGO_ENABLED=0 go test -c -o "$tmp/bin/cuda.test.exe" .
 	PURECUDA_TEST_C_LIBRARY='C:\windows\system32\nvcuda.dll' "${wine[@]}" "$tmp/bin/cuda.test.exe" \
 		-test.v -test.run '^(TestHotCallsDoNotAllocate|TestHandleCrossesByValue)$' | tee "$tmp/calls"
-	for test in TestHotCallsDoNotAllocate/library/Record TestHandleCrossesByValue; do
+	for test in TestHotCallsDoNotAllocate/library/record TestHandleCrossesByValue; do
 		grep -q -- "--- PASS: $test " "$tmp/calls" || fail "$test did not run"
 	done
 }
 
 # dll FILE [FLAG...] compiles C from standard input.
 dll() {
-	x86_64-w64-mingw32-gcc -shared -O2 -Wl,--export-all-symbols -x c -o "$1" - "${@:2}"
+	x86_64-w64-mingw32-gcc -shared -static-libgcc -O2 -Wl,--export-all-symbols -x c -o "$1" - "${@:2}"
 }
 
 # driver_source prints testdata/driver.c and the functions of the table that it
