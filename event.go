@@ -89,88 +89,6 @@ func (e *Event) Record(s *Stream) error {
 	return e.record(op, s)
 }
 
-// record is Record while the stream is held, which it lets go of. The event needs no
-// reference: it is not destroyed while its coverage counts a record under way.
-func (e *Event) record(op string, s *Stream) error {
-	h := e.h.Load()
-	if h == nil || h.dev != s.dev || h.shared != nil {
-		var err error
-		if h, err = e.recordable(op, h, s); err != nil {
-			s.h.release()
-			return err
-		}
-	}
-	rec := h.covers.begin(s.h)
-	runtime.KeepAlive(e) // until then a collected e would close h
-	if h.closed() || h.waits.Load() != 0 && !h.covers.void.Load() {
-		h.covers.abandon(rec)
-		h.releaseAfterRecord()
-		return e.recordAnew(op, s, h)
-	}
-	return e.recordOn(op, h, s, rec)
-}
-
-// recordOn records h, which is e's or will be, and lets go of s and of h.
-func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
-	captures := &s.dev.driver.captures
-	if e.opts.External || captures.active.Load() != 0 {
-		return e.recordAmid(op, h, s, rec)
-	}
-	r := s.h.record(driver.Event(h.native))
-	return e.endRecord(op, h, s, rec, r)
-}
-
-// recordAmid is recordOn where a capture may matter.
-func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
-	unlock := func() {}
-	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
-		captures.beginning.Lock()
-		unlock = captures.beginning.Unlock
-	}
-	if h.used && !h.covers.void.Load() && s.capture() != nil {
-		// Others have had the native event: a call of theirs that their Close has
-		// overtaken could end the capture.
-		unlock()
-		h.covers.abandon(rec)
-		h.releaseAfterRecord()
-		return e.recordAnew(op, s, h)
-	}
-	defer unlock()
-	if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
-		h.covers.end(rec, s.h, s.h.releaseRecorded(), false)
-		h.releaseAfterRecord()
-		return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
-	}
-	native := driver.Event(h.native)
-	if e.opts.External {
-		return e.endRecord(op, h, s, rec, s.recordExternal(native))
-	}
-	return e.endRecord(op, h, s, rec, s.h.record(native))
-}
-
-func (e *Event) endRecord(op string, h *handle, s *Stream, rec recording, r driver.Result) error {
-	counts := r == driver.Success
-	if counts {
-		if !e.recorded.Load() {
-			e.recorded.Store(true)
-		}
-		if s.dev.driver.captures.active.Load() != 0 || h.captured.Load() != 0 {
-			if c := s.capture(); c != nil {
-				counts = false // nothing is reached until the graph is launched
-				e.recordedIn(c, h)
-			} else {
-				h.captured.Store(0)
-			}
-		}
-	}
-	h.covers.end(rec, s.h, s.h.releaseRecorded(), counts)
-	h.releaseAfterRecord()
-	if r != driver.Success && h.used && !e.recorded.Load() {
-		e.disown(h)
-	}
-	return check(op, r)
-}
-
 // Wait makes the work enqueued on s from now on wait for the event
 // (cuStreamWaitEvent). It returns at once and never blocks the host. s may be
 // of any device. Waiting for an event that was never recorded does nothing.
@@ -270,44 +188,6 @@ func (e *Event) Query() (bool, error) {
 		return e.Query()
 	}
 	return done, err
-}
-
-// query is Query while the event is held.
-func (h *handle) query(op string) (bool, error) {
-	if h.dev.driver.captures.active.Load() != 0 {
-		return h.queryAmid(op)
-	}
-	gone := h.orphaned()
-	return h.answered(op, h.queryEvent(), gone)
-}
-
-// queryAmid is query while streams may be capturing.
-func (h *handle) queryAmid(op string) (bool, error) {
-	beginning := &h.dev.driver.captures.beginning
-	beginning.RLock() // so that it does not become part of a capture now
-	defer beginning.RUnlock()
-	if h.covers.recording() { // perhaps in a capture that has just begun
-		return false, nil
-	}
-	if err := h.notCaptured(op); err != nil {
-		return false, err
-	}
-	gone := h.orphaned()
-	return h.answered(op, h.queryEventRelaxed(), gone)
-}
-
-// answered says what the driver's answer means; gone is whether the event's exporter was
-// gone before.
-func (h *handle) answered(op string, r driver.Result, gone bool) (bool, error) {
-	switch {
-	case r == driver.Success:
-		return true, nil
-	case r != driver.ErrorNotReady:
-		return false, checkEvent(op, r)
-	case gone:
-		return false, peerGone(op)
-	}
-	return false, nil
 }
 
 // Synchronize waits until the work that the event marks is done. It blocks the

@@ -3,44 +3,9 @@ package cuda
 import (
 	"fmt"
 	"runtime"
-	"slices"
 
 	"github.com/purecuda/cuda/driver"
 )
-
-// recordedIn notes that e was recorded in a capture.
-func (e *Event) recordedIn(c *capture, h *handle) {
-	if e.opts.External {
-		c.keep(h) // it is a node
-	} else {
-		h.captured.Store(c.id)
-	}
-}
-
-// notCaptured refuses a question that would end the capture in which the event of
-// h was recorded.
-func (h *handle) notCaptured(op string) error {
-	id := h.captured.Load()
-	if id == 0 || !h.dev.driver.captures.has(id) {
-		return nil
-	}
-	return &Error{Op: op, Err: ErrCaptured, Detail: "the capture is going on"}
-}
-
-// recordExternal records an external event: as a node if s is capturing, and
-// otherwise in the ordinary way, where the driver refuses the flag.
-func (s *Stream) recordExternal(e driver.Event) driver.Result {
-	return s.call(func(api *driver.API, st driver.Stream) driver.Result {
-		status, r := api.StreamIsCapturing(st)
-		if r != driver.Success {
-			return r
-		}
-		if status == driver.CaptureNone {
-			return api.EventRecord(e, st)
-		}
-		return api.EventRecordWithFlags(e, st, driver.EventRecordExternal)
-	})
-}
 
 // waitExternal waits for an external event: by a node if s is capturing.
 func (s *Stream) waitExternal(e driver.Event) driver.Result {
@@ -127,71 +92,6 @@ func (e *Event) adopt(h *handle) {
 	e.h.Store(h)
 }
 
-// recordable returns h, the native event, which it makes if there is none, unless s
-// cannot record it.
-func (e *Event) recordable(op string, h *handle, s *Stream) (*handle, error) {
-	if h == nil {
-		var err error
-		if h, err = e.create(op, s.dev); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case h.closed():
-		return h, nil // which has an error of its own
-	case h.dev != s.dev:
-		return nil, mismatch(op, h.dev, s.dev)
-	case h.orphaned():
-		return nil, &Error{Op: op, Err: ErrPeerGone, Detail: "the process that exported the event is gone, so that nobody could rely on the record"}
-	}
-	return h, nil
-}
-
-// disown gives h back, which e could not record: it still has the record of who had it
-// before.
-func (e *Event) disown(h *handle) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.h.CompareAndSwap(h, nil) {
-		e.cleanup.Stop()
-		h.closeUnneeded()
-	}
-}
-
-// recordAnew records e, of which old was the native event: somebody on the host waits
-// for its last record and keeps the native event, and e gets another. It lets go of s.
-func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
-	e.mu.Lock()
-	if e.h.Load() != old || old.covers.void.Load() && !e.closed {
-		e.mu.Unlock()
-		return e.record(op, s)
-	}
-	defer e.mu.Unlock()
-	if e.closed {
-		s.h.release()
-		return closed(op)
-	}
-	native, r := old.dev.createEvent(e.opts.flags())
-	if r != driver.Success {
-		s.h.release()
-		return failure(op, r)
-	}
-	h := newHandle(old.dev, kindEvent, uint64(native))
-	h.pooled, h.flags = old.pooled, old.flags
-	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
-		h.close()
-		return err
-	}
-	e.cleanup.Stop()
-	e.adopt(h)
-	e.former = append(slices.DeleteFunc(e.former, (*handle).closed), old)
-	old.replaced.Store(true)
-	if old.waits.Load() == 0 {
-		old.closeUnneeded()
-	}
-	return nil
-}
-
 // acquire takes a reference to the native event; nil if there is none, with an
 // error if that is because e was closed or can never be made.
 func (e *Event) acquire(op string) (*handle, error) {
@@ -212,25 +112,6 @@ func (e *Event) acquire(op string) (*handle, error) {
 		return nil, closed(op)
 	}
 	return nil, e.opts.validate(op)
-}
-
-// queryEvent asks the driver; the caller holds a reference.
-func (h *handle) queryEvent() driver.Result {
-	r := h.dev.driver.api.EventQuery(driver.Event(h.native))
-	if r == driver.ErrorInvalidContext {
-		r = h.dev.bound(func(api *driver.API) driver.Result { return api.EventQuery(driver.Event(h.native)) })
-	}
-	return r
-}
-
-// queryEventRelaxed is queryEvent in relaxed capture mode.
-func (h *handle) queryEventRelaxed() driver.Result {
-	if api := h.dev.driver.relaxedAPI; api != nil {
-		if r := api.EventQuery(driver.Event(h.native)); r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.dev.driver.relaxed(h.queryEvent)
 }
 
 func nilEvent(op string) error { return invalid(op, "the event is nil") }

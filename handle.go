@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -305,44 +304,6 @@ func (h *handle) noteFree() {
 // can be destroyed; default streams cannot.
 func (h *handle) foreign() bool { return h.kind == kindExternalStream && h.native != 0 }
 
-// onStream calls f with the native stream of h and the table of functions to call.
-// The default stream needs its device's context current, created ones do not.
-func (h *handle) onStream(f func(api *driver.API, s driver.Stream) driver.Result) driver.Result {
-	native := driver.Stream(h.native)
-	if native != 0 {
-		if r := f(h.dev.driver.api, native); r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.dev.bound(func(api *driver.API) driver.Result { return f(api, native) })
-}
-
-// queryStream asks the driver; the caller holds a reference.
-func (h *handle) queryStream() driver.Result {
-	return h.onStream(func(api *driver.API, s driver.Stream) driver.Result { return api.StreamQuery(s) })
-}
-
-// queryStreamRelaxed is queryStream in relaxed capture mode.
-func (h *handle) queryStreamRelaxed() driver.Result {
-	if api := h.dev.driver.relaxedAPI; api != nil && h.native != 0 {
-		if r := api.StreamQuery(driver.Stream(h.native)); r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.dev.driver.relaxed(h.queryStream)
-}
-
-// capturing reports whether the stream of h is being captured, or depends on a
-// capture.
-func (h *handle) capturing() bool {
-	status := driver.CaptureNone
-	r := h.onStream(func(api *driver.API, s driver.Stream) (r driver.Result) {
-		status, r = api.StreamIsCapturing(s)
-		return r
-	})
-	return r != driver.Success || status != driver.CaptureNone
-}
-
 // forget is the net under a forgotten Close: it runs when the owner has become
 // garbage, on the goroutine that runs all of the program's cleanups. Nobody
 // waits for the handle then: who waits keeps the owner alive.
@@ -365,19 +326,6 @@ func (h *handle) closeRelaxed() {
 	if r := h.dev.driver.relaxed(h.close); r != driver.Success {
 		h.cleanupFailed(r)
 	}
-}
-
-// relaxed runs f while the calling thread's capture mode is relaxed. What the
-// library does on its own behalf, waiting and cleaning up, goes through it:
-// in the default mode a query on any thread kills a capture that runs on
-// another.
-func (d *Driver) relaxed(f func() driver.Result) driver.Result {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if previous, r := d.api.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed); r == driver.Success {
-		defer d.api.ThreadExchangeStreamCaptureMode(previous)
-	}
-	return f()
 }
 
 // kind says what a handle is of.

@@ -186,20 +186,39 @@ func (s *Stream) Query() (bool, error) {
 	if err := s.acquire(op); err != nil {
 		return false, err
 	}
-	defer s.h.release()
-	d := s.dev.driver
-	if d.captures.active.Load() != 0 {
-		d.captures.beginning.RLock() // so that it does not become part of a capture now
-		defer d.captures.beginning.RUnlock()
-		if err := s.notCapturing(op, false); err != nil {
-			return false, err
-		}
+	done, err := s.query(op)
+	s.h.release()
+	return done, err
+}
+
+// query is Query while the stream is held.
+func (s *Stream) query(op string) (bool, error) {
+	if s.dev.driver.captures.active.Load() != 0 {
+		return s.queryAmid(op)
 	}
-	r := d.undisturbed(s.h.queryStream)
-	if r == driver.ErrorNotReady {
+	return s.answered(op, s.h.queryStream())
+}
+
+// queryAmid is query while streams may be capturing.
+func (s *Stream) queryAmid(op string) (bool, error) {
+	beginning := &s.dev.driver.captures.beginning
+	beginning.RLock() // so that it does not become part of a capture now
+	defer beginning.RUnlock()
+	if err := s.notCapturing(op, false); err != nil {
+		return false, err
+	}
+	return s.answered(op, s.h.queryStreamRelaxed())
+}
+
+// answered says what the driver's answer means.
+func (s *Stream) answered(op string, r driver.Result) (bool, error) {
+	switch r {
+	case driver.Success:
+		return true, nil
+	case driver.ErrorNotReady:
 		return false, nil
 	}
-	return r == driver.Success, check(op, r)
+	return false, check(op, r)
 }
 
 // Synchronize waits until all work enqueued on s before the call is done. It

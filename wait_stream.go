@@ -92,25 +92,3 @@ func (h *handle) spareEvent() (driver.Event, driver.Result) {
 	}
 	return driver.Event(h.spare.Load()), driver.Success
 }
-
-// record records e on the stream of h. Whatever it covers, the caller notes.
-func (h *handle) record(e driver.Event) driver.Result {
-	if h.native != 0 { // as onStream, for speed
-		r := h.dev.driver.api.EventRecord(e, driver.Stream(h.native))
-		if r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.dev.bound(func(api *driver.API) driver.Result { return api.EventRecord(e, driver.Stream(h.native)) })
-}
-
-// wait makes the stream of h wait for e.
-func (h *handle) wait(e driver.Event) driver.Result {
-	if h.native != 0 { // as onStream, for speed
-		r := h.dev.driver.api.StreamWaitEvent(driver.Stream(h.native), e, 0)
-		if r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.dev.bound(func(api *driver.API) driver.Result { return api.StreamWaitEvent(driver.Stream(h.native), e, 0) })
-}

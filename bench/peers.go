@@ -62,7 +62,7 @@ type answer struct {
 // threads wait for each other, which makes a round a matter of seconds. For the same
 // reason their samples of any row are long enough with a few batches.
 const (
-	scaleRounds  = 5
+	scaleRounds  = 3
 	scaleBatches = 4
 )
 
