@@ -88,3 +88,20 @@ func TestPlaces(t *testing.T) {
 func TestHandlesShareNoCacheLine(t *testing.T) {
 	require.Zero(t, unsafe.Sizeof(handle{})%256, "a size at which the allocator aligns")
 }
+
+// A call that fails to acquire what is destroyed counts itself for a moment.
+func TestWhatIsDestroyedIsNotRetained(t *testing.T) {
+	h := &handle{dev: &Device{driver: &Driver{}}}
+	for word, retained := range map[uint64]bool{
+		0:                       true,
+		letGo + 1:               true,
+		letGo:                   false,
+		letGo | destroyed:       false,
+		letGo | destroyed + 1:   false,
+		5<<recordsShift | letGo: false,
+		5<<recordsShift | 1:     true,
+	} {
+		h.word.Store(word)
+		require.Equal(t, retained, h.tryRetain(), "%#x", word)
+	}
+}

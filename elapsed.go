@@ -23,20 +23,34 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	if !e.opts.Timing || !end.opts.Timing || !e.recorded.Load() || !end.recorded.Load() {
 		return 0, notMeasurable(op, e, end)
 	}
-	from, err := e.acquire(op)
+	from, err := e.borrow(op)
 	if err != nil {
 		return 0, err
 	}
-	to, err := end.acquire(op)
-	if err != nil {
-		from.release()
-		return 0, err
+	if from == nil { // the first record is not over
+		return 0, notMeasurable(op, e, end)
 	}
-	d, err := from.elapsed(op, to)
-	to.release()
-	from.release()
-	if from.overtaken() || to.overtaken() {
+	d, err := from.elapsedTo(op, end)
+	from.giveBack()
+	if from.overtaken() {
 		return e.ElapsedTime(end)
+	}
+	return d, err
+}
+
+// elapsedTo is ElapsedTime while the start is held.
+func (h *handle) elapsedTo(op string, end *Event) (time.Duration, error) {
+	to, err := end.borrow(op)
+	if err != nil {
+		return 0, err
+	}
+	if to == nil {
+		return 0, &Error{Op: op, Err: ErrNotRecorded, Detail: "the end event"}
+	}
+	d, err := h.elapsed(op, to)
+	to.giveBack()
+	if to.overtaken() {
+		return h.elapsedTo(op, end)
 	}
 	return d, err
 }

@@ -111,9 +111,6 @@ func (e *Event) Wait(s *Stream) error {
 	err = e.waitOn(op, h, s)
 	h.release()
 	s.h.release()
-	if h.overtaken() {
-		return e.Wait(s)
-	}
 	return err
 }
 
@@ -131,7 +128,7 @@ func (e *Event) waitOn(op string, h *handle, s *Stream) error {
 	}
 	word, from := h.covers.latest()
 	r := s.h.wait(driver.Event(h.native))
-	if r == driver.Success && word != 0 && !h.overtaken() {
+	if r == driver.Success && word != 0 {
 		h.covers.joinedBy(s, word, from)
 	}
 	return e.endWait(op, h, s, r)
@@ -178,12 +175,12 @@ func (e *Event) Query() (bool, error) {
 	if e == nil {
 		return false, nilEvent(op)
 	}
-	h, err := e.acquire(op)
+	h, err := e.borrow(op)
 	if h == nil {
 		return err == nil, err
 	}
 	done, err := h.query(op)
-	h.release()
+	h.giveBack()
 	if h.overtaken() {
 		return e.Query()
 	}
@@ -207,14 +204,14 @@ func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Backgr
 // EventOptions.Blocking is not asked in a loop: the wait sleeps from the start.
 func (e *Event) SynchronizeContext(ctx context.Context) error {
 	const op = "event synchronize"
-	if e.glance() {
-		return nil
-	}
 	p, err := e.begin(op)
 	if p.event == nil {
 		return err
 	}
 	defer p.end()
+	if p.glance() {
+		return nil
+	}
 	return p.wait(ctx, op)
 }
 
@@ -237,13 +234,13 @@ func (e *Event) begin(op string) (pending, error) {
 		return pending{}, nilEvent(op)
 	}
 	for {
-		h, err := e.acquire(op)
+		h := e.h.Load()
 		if h == nil {
-			return pending{}, err
+			return pending{}, e.unmade(op)
 		}
-		h.waits.Add(1)
-		h.release() // a Close must end the wait, so the wait holds no reference
-		if !h.replaced.Load() {
+		h.waits.Add(1) // and no reference: a Close must end the wait
+		runtime.KeepAlive(e)
+		if !h.closed() && !h.replaced.Load() {
 			p := pending{event: h, owner: h, keep: e}
 			if err := h.notCaptured(op); err != nil {
 				p.end()
@@ -251,7 +248,10 @@ func (e *Event) begin(op string) (pending, error) {
 			}
 			return p, nil
 		}
-		h.waited() // and take what it was replaced with
+		h.waited()
+		if e.h.Load() == h { // else it was replaced
+			return pending{}, closed(op)
+		}
 	}
 }
 

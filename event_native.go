@@ -21,7 +21,8 @@ func (s *Stream) waitExternal(e driver.Event) driver.Result {
 	})
 }
 
-// create makes the native event on d, unless another goroutine already has.
+// create makes the native event on d, unless another goroutine already has. It is not a
+// pooled one: that must be recorded first.
 func (e *Event) create(op string, d *Device) (*handle, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,30 +38,34 @@ func (e *Event) create(op string, d *Device) (*handle, error) {
 	if e.opts.Device != nil && e.opts.Device != d {
 		return nil, mismatch(op, e.opts.Device, d)
 	}
-	h, r := d.newEvent(e.opts.flags(), !e.opts.Interprocess && !e.opts.External)
+	native, r := d.createEvent(e.opts.flags())
 	if r != driver.Success {
 		return nil, failure(op, r)
 	}
-	e.adopt(h)
-	return h, nil
+	e.adopt(newHandle(d, kindEvent, uint64(native)))
+	return e.h.Load(), nil
 }
 
-// newEvent returns a handle of an event, which is pooled or all its own.
-func (d *Device) newEvent(flags uint32, pooled bool) (*handle, driver.Result) {
-	if !pooled {
-		e, r := d.createEvent(flags)
-		if r != driver.Success {
-			return nil, r
+// pooledOn returns an event of d's pool that is nobody's yet. Unless it may be a used one
+// nobody has had it before.
+func (e *Event) pooledOn(op string, d *Device, used bool) (*handle, error) {
+	if e.opts.Device != nil && e.opts.Device != d {
+		return nil, mismatch(op, e.opts.Device, d)
+	}
+	flags := e.opts.flags()
+	native, r := driver.Event(0), driver.Success
+	if used {
+		native = d.events.take(flags)
+		d.driver.api.Kept.Remove(uint64(native))
+	}
+	if used = native != 0; !used {
+		if native, r = d.createEvent(flags); r != driver.Success {
+			return nil, failure(op, r)
 		}
-		return newHandle(d, kindEvent, uint64(e)), r
 	}
-	e, used, r := d.events.take(d, flags)
-	if r != driver.Success {
-		return nil, r
-	}
-	h := newHandle(d, kindEvent, uint64(e))
+	h := newHandle(d, kindEvent, uint64(native))
 	h.pooled, h.used, h.flags = true, used, flags
-	return h, r
+	return h, nil
 }
 
 // share notes that others can record the event from now on.
@@ -96,7 +101,7 @@ func (e *Event) adopt(h *handle) {
 // error if that is because e was closed or can never be made.
 func (e *Event) acquire(op string) (*handle, error) {
 	for h := e.h.Load(); h != nil; {
-		ok := h.acquireEvent()
+		ok := h.acquire()
 		runtime.KeepAlive(e) // until then a collected e would close h
 		if ok {
 			return h, nil
@@ -106,12 +111,31 @@ func (e *Event) acquire(op string) (*handle, error) {
 			return nil, closed(op)
 		}
 	}
+	return nil, e.unmade(op)
+}
+
+// borrow is acquire for who only asks, see [handle.borrow].
+func (e *Event) borrow(op string) (*handle, error) {
+	for h := e.h.Load(); h != nil; {
+		if h.borrow() {
+			return h, nil
+		}
+		old := h
+		if h = e.h.Load(); h == old {
+			return nil, closed(op)
+		}
+	}
+	return nil, e.unmade(op)
+}
+
+// unmade says why there is no native event, if that is an error.
+func (e *Event) unmade(op string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, closed(op)
+		return closed(op)
 	}
-	return nil, e.opts.validate(op)
+	return e.opts.validate(op)
 }
 
 func nilEvent(op string) error { return invalid(op, "the event is nil") }

@@ -31,6 +31,9 @@ func (o *EventOptions) validate(op string) error {
 	return nil
 }
 
+// pooled reports whether such events are nobody else's, so that they can be used again.
+func (o *EventOptions) pooled() bool { return !o.Interprocess && !o.External }
+
 func (o *EventOptions) flags() (flags uint32) {
 	if !o.Timing {
 		flags |= driver.EventDisableTiming

@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -21,13 +22,7 @@ func unpooled() *cuda.Event { return cuda.NewEvent(&cuda.EventOptions{Interproce
 // table is called, its hook is.
 type eventCounts struct {
 	made, destroyed            atomic.Int32
-	recording, asking, waiting atomic.Pointer[func()]
-}
-
-func pass(hook *atomic.Pointer[func()]) {
-	if f := hook.Swap(nil); f != nil {
-		(*f)()
-	}
+	recording, asking, waiting amid
 }
 
 // countedDevice opens a simulated device whose events are counted.
@@ -44,19 +39,19 @@ func countedDevice(t *testing.T) (*cudatest.GPU, *cuda.Device, *eventCounts) {
 			return bare.EventDestroy(e)
 		}
 		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-			pass(&c.recording)
+			c.recording.run()
 			return bare.EventRecord(e, s)
 		}
 		api.EventQuery = func(e driver.Event) driver.Result {
-			pass(&c.asking)
+			c.asking.run()
 			return bare.EventQuery(e)
 		}
 		api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) driver.Result {
-			pass(&c.waiting)
+			c.waiting.run()
 			return bare.StreamWaitEvent(s, e, flags)
 		}
 		api.EventElapsedTime = func(start, end driver.Event) (float32, driver.Result) {
-			pass(&c.asking)
+			c.asking.run()
 			return bare.EventElapsedTime(start, end)
 		}
 	})
@@ -118,12 +113,12 @@ func TestEventsThatOthersKnowAreNotUsedAgain(t *testing.T) {
 // the native event has done with it meanwhile.
 func TestCloseOvertakes(t *testing.T) {
 	for name, test := range map[string]struct {
-		hook func(*eventCounts) *atomic.Pointer[func()]
-		call func(e, end *cuda.Event, other *cuda.Stream) error
+		hook func(*eventCounts) *amid
+		call func(e, end *cuda.Event) error
 	}{
 		"query": {
-			func(c *eventCounts) *atomic.Pointer[func()] { return &c.asking },
-			func(e, _ *cuda.Event, _ *cuda.Stream) error {
+			func(c *eventCounts) *amid { return &c.asking },
+			func(e, _ *cuda.Event) error {
 				done, err := e.Query()
 				if err == nil {
 					err = errors.New(map[bool]string{true: "done", false: "not done"}[done])
@@ -132,16 +127,12 @@ func TestCloseOvertakes(t *testing.T) {
 			},
 		},
 		"synchronize": {
-			func(c *eventCounts) *atomic.Pointer[func()] { return &c.asking },
-			func(e, _ *cuda.Event, _ *cuda.Stream) error { return e.Synchronize() },
-		},
-		"wait": {
-			func(c *eventCounts) *atomic.Pointer[func()] { return &c.waiting },
-			func(e, _ *cuda.Event, other *cuda.Stream) error { return e.Wait(other) },
+			func(c *eventCounts) *amid { return &c.asking },
+			func(e, _ *cuda.Event) error { return e.Synchronize() },
 		},
 		"elapsed time": {
-			func(c *eventCounts) *atomic.Pointer[func()] { return &c.asking },
-			func(e, end *cuda.Event, _ *cuda.Stream) error { _, err := e.ElapsedTime(end); return err },
+			func(c *eventCounts) *amid { return &c.asking },
+			func(e, end *cuda.Event) error { _, err := e.ElapsedTime(end); return err },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,70 +149,129 @@ func TestCloseOvertakes(t *testing.T) {
 				require.NoError(t, e.Close())
 				next = recorded(t, idle, &cuda.EventOptions{Timing: true}) // which is done
 			}
-			test.hook(c).Store(&overtake)
-			require.ErrorIs(t, test.call(e, end, busy), cuda.ErrClosed)
+			test.hook(c).next(overtake)
+			require.ErrorIs(t, test.call(e, end), cuda.ErrClosed)
 			require.Equal(t, made, c.made.Load(), "the event was not used again")
 			require.NoError(t, next.Close())
 		})
 	}
 }
 
-// A record holds the native event, so that nobody else has it before the record is over.
-func TestRecordHoldsTheEvent(t *testing.T) {
-	_, d, c := countedDevice(t)
-	s := newStream(t, d, nil)
-	e := recorded(t, s, nil)
-	var other *cuda.Event
-	overtake := func() {
-		require.NoError(t, e.Close())
-		other = recorded(t, s, nil)
+// A record and a wait hold the native event, so that nobody else has it before they are
+// over.
+func TestCallsHoldTheEvent(t *testing.T) {
+	for name, test := range map[string]struct {
+		hook func(*eventCounts) *amid
+		call func(*cuda.Event, *cuda.Stream) error
+	}{
+		"record": {func(c *eventCounts) *amid { return &c.recording }, (*cuda.Event).Record},
+		"wait":   {func(c *eventCounts) *amid { return &c.waiting }, (*cuda.Event).Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, d, c := countedDevice(t)
+			s := newStream(t, d, nil)
+			e := recorded(t, s, nil)
+			var other *cuda.Event
+			overtake := func() {
+				require.NoError(t, e.Close())
+				other = recorded(t, s, nil)
+			}
+			test.hook(c).next(overtake)
+			require.NoError(t, test.call(e, s))
+			require.EqualValues(t, 2, c.made.Load())
+			require.NoError(t, other.Close())
+			for range 2 {
+				defer recorded(t, s, nil).Close()
+			}
+			require.EqualValues(t, 2, c.made.Load(), "both are there again")
+			require.ErrorIs(t, test.call(e, s), cuda.ErrClosed)
+		})
 	}
-	c.recording.Store(&overtake)
-	require.NoError(t, e.Record(s))
-	require.EqualValues(t, 2, c.made.Load())
-	require.NoError(t, other.Close())
-	for range 2 {
-		defer recorded(t, s, nil).Close()
-	}
-	require.EqualValues(t, 2, c.made.Load(), "both are there again")
-	require.ErrorIs(t, e.Record(s), cuda.ErrClosed)
 }
 
-// An event whose first record fails has nothing of whoever had the native event before.
-func TestFailedRecordOfUsedEvent(t *testing.T) {
-	gpu, d, c := countedDevice(t)
-	busy := newStream(t, d, nil)
-	release := gpu.Hold(busy)
-	require.NoError(t, recorded(t, busy, nil).Close()) // and is not done
-	fails := newStream(t, d, nil)
-	require.NoError(t, fails.Close())
-	e := newEvent(t, nil)
-	require.ErrorIs(t, e.Record(fails), cuda.ErrClosed)
-	done, err := e.Query()
-	require.NoError(t, err)
-	require.True(t, done)
-	release()
-	require.NoError(t, e.Record(busy))
-	require.EqualValues(t, 1, c.made.Load())
+// Before its first record is over an event has nothing of whoever had the native event
+// before; nor if that fails.
+func TestFirstRecordOfUsedEvent(t *testing.T) {
+	for _, answer := range []driver.Result{driver.Success, driver.ErrorInvalidValue} {
+		t.Run(answer.Error(), func(t *testing.T) {
+			var hook amid
+			var fails atomic.Bool
+			var made atomic.Int32
+			gpu, d := simulatedDevice(t, func(api *driver.API) {
+				bare := *api
+				api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
+					made.Add(1)
+					return bare.EventCreate(flags)
+				}
+				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+					hook.run()
+					if fails.Swap(false) {
+						return answer
+					}
+					return bare.EventRecord(e, s)
+				}
+			})
+			busy, idle := newStream(t, d, nil), newStream(t, d, nil)
+			release := gpu.Hold(busy)
+			defer release()
+			require.NoError(t, recorded(t, busy, nil).Close()) // and is not done
+			e := newEvent(t, nil)
+			unrecorded := func() {
+				done, err := e.Query()
+				require.NoError(t, err)
+				require.True(t, done)
+				require.NoError(t, e.Synchronize())
+				require.NoError(t, e.Wait(idle))
+				done, err = idle.Query()
+				require.NoError(t, err)
+				require.True(t, done)
+				require.Zero(t, e.Handle())
+			}
+			hook.next(unrecorded)
+			fails.Store(answer != driver.Success)
+			if err := e.Record(idle); answer != driver.Success {
+				require.ErrorIs(t, err, answer)
+				unrecorded()
+				require.NoError(t, e.Record(idle))
+			} else {
+				require.NoError(t, err)
+			}
+			require.NoError(t, e.Synchronize())
+			require.EqualValues(t, 1, made.Load())
+		})
+	}
 }
 
-// In a capture there are only native events that nobody else has had.
+// In a capture there are only native events that nobody else has had, and afterwards
+// nobody else has them either.
 func TestCapturesTakeUnusedEvents(t *testing.T) {
 	_, d, c := countedDevice(t)
 	s, other := newStream(t, d, nil), newStream(t, d, nil)
 	require.NoError(t, recorded(t, s, nil).Close())
 	e := recorded(t, s, nil)
 	require.EqualValues(t, 1, c.made.Load())
+	var first, captured *cuda.Event
 	g := capture(t, s, func() {
 		require.NoError(t, e.Record(s))
-		require.NoError(t, e.Wait(other))
+		require.EqualValues(t, 2, c.made.Load(), "instead of the one that it had")
+		first = recorded(t, s, nil)
+		require.EqualValues(t, 3, c.made.Load(), "although there is one")
+		captured = recorded(t, s, nil)
+		require.NoError(t, captured.Wait(other))
 		require.NoError(t, s.WaitStream(other))
+		require.NoError(t, captured.Close())
 	})
 	require.NoError(t, g.Close())
-	require.GreaterOrEqual(t, c.made.Load(), int32(2))
+	made := c.made.Load()
+	next := recorded(t, s, nil)
+	require.Equal(t, made, c.made.Load(), "it has the one that e had")
+	require.NoError(t, recorded(t, s, nil).Close())
+	require.Equal(t, made+1, c.made.Load(), "the one from the capture is nobody's")
+	require.NoError(t, next.Close())
 	require.NoError(t, e.Record(s))
 	require.NoError(t, e.Synchronize())
 	require.NoError(t, e.Close())
+	require.NoError(t, first.Close())
 }
 
 // An event that is not closed is a leak, and one that is kept for the next is none.
@@ -277,5 +327,84 @@ func TestEventsComeAndGo(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// A capture that begins beside a wait on the host can have the event, but not the native
+// one that is asked for.
+func TestFirstQuestionsEndNoCapture(t *testing.T) {
+	_, d, c := countedDevice(t)
+	s := newStream(t, d, nil)
+	e := recorded(t, s, nil)
+	defer e.Close()
+	inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	begin := func() {
+		go func() {
+			g, err := s.Capture(nil, func() error {
+				err := e.Record(s)
+				close(inside)
+				<-over
+				return err
+			})
+			ended <- errors.Join(err, g.Close())
+		}()
+		<-inside
+	}
+	c.asking.next(begin)
+	require.NoError(t, e.Synchronize())
+	close(over)
+	require.NoError(t, <-ended)
+	require.NoError(t, e.Record(s))
+}
+
+// All that can be done with an event, at once.
+func TestEverythingAtOnce(t *testing.T) {
+	rule(t, "24 everything at once", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		var streams [4]*cuda.Stream
+		for i := range streams {
+			streams[i] = newStream(t, d, nil)
+		}
+		deadline := time.Now().Add(500 * time.Millisecond)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for time.Now().Before(deadline) {
+					e := cuda.NewEvent(timed())
+					var w sync.WaitGroup
+					for i, s := range streams {
+						w.Go(func() { _ = e.Record(s); _, _ = e.Query(); _ = e.Wait(streams[(i+1)%4]) })
+					}
+					w.Go(func() {
+						ctx, cancel := context.WithTimeout(ctxBackground, 50*time.Millisecond)
+						defer cancel()
+						_ = e.SynchronizeContext(ctx)
+					})
+					w.Go(func() { _ = e.Synchronize() })
+					w.Go(func() { _, _ = e.ElapsedTime(e); _ = e.String(); _ = e.Device() })
+					w.Go(func() { <-e.Done() })
+					w.Go(func() { _ = streams[0].WaitStream(streams[1]); _ = streams[2].Synchronize() })
+					w.Go(func() { _ = e.Close() })
+					w.Wait()
+				}
+			})
+		}
+		all.Go(func() {
+			for time.Now().Before(deadline) {
+				if g, err := streams[3].Capture(nil, func() error {
+					e := cuda.NewEvent(nil)
+					defer e.Close()
+					return e.Record(streams[3])
+				}); err == nil {
+					_ = g.Close()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		all.Wait()
+		require.Zero(t, b.drv.Stats().Events)
+		for _, s := range streams {
+			require.NoError(t, s.Synchronize())
+		}
 	})
 }

@@ -1,16 +1,23 @@
 package cuda
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
 )
 
+// errUsed: the native event was another Event's, and must not be part of a capture.
+var errUsed = errors.New("a used event in a capture")
+
 // record is Record while the stream is held, which it lets go of. The event needs no
 // reference: it is not destroyed while its coverage counts a record under way.
 func (e *Event) record(op string, s *Stream) error {
 	h := e.h.Load()
+	if h == nil && e.opts.pooled() {
+		return e.recordNew(op, s, nil)
+	}
 	if h == nil || h.dev != s.dev || h.shared != nil {
 		var err error
 		if h, err = e.recordable(op, h, s); err != nil {
@@ -23,70 +30,13 @@ func (e *Event) record(op string, s *Stream) error {
 	if h.closed() || h.waits.Load() != 0 && !h.covers.void.Load() {
 		h.covers.abandon(rec)
 		h.releaseAfterRecord()
-		return e.recordAnew(op, s, h)
+		return e.recordNew(op, s, h)
 	}
-	return e.recordOn(op, h, s, rec)
-}
-
-// recordOn records h, which is e's or will be, and lets go of s and of h.
-func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
-	captures := &s.dev.driver.captures
-	if e.opts.External || captures.active.Load() != 0 {
-		return e.recordAmid(op, h, s, rec)
+	err := e.recordOn(op, h, s, rec)
+	if err == errUsed {
+		return e.recordNew(op, s, h)
 	}
-	r := s.h.record(driver.Event(h.native))
-	return e.endRecord(op, h, s, rec, r)
-}
-
-// recordAmid is recordOn where a capture may matter.
-func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
-	unlock := func() {}
-	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
-		captures.beginning.Lock()
-		unlock = captures.beginning.Unlock
-	}
-	if h.used && !h.covers.void.Load() && s.capture() != nil {
-		// Others have had the native event: a call of theirs that their Close has
-		// overtaken could end the capture.
-		unlock()
-		h.covers.abandon(rec)
-		h.releaseAfterRecord()
-		return e.recordAnew(op, s, h)
-	}
-	defer unlock()
-	if e.opts.Interprocess && !e.opts.External && s.capture() != nil { // the driver would end it
-		h.covers.end(rec, s.h, s.h.releaseRecorded(), false)
-		h.releaseAfterRecord()
-		return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
-	}
-	native := driver.Event(h.native)
-	if e.opts.External {
-		return e.endRecord(op, h, s, rec, s.recordExternal(native))
-	}
-	return e.endRecord(op, h, s, rec, s.h.record(native))
-}
-
-func (e *Event) endRecord(op string, h *handle, s *Stream, rec recording, r driver.Result) error {
-	counts := r == driver.Success
-	if counts {
-		if !e.recorded.Load() {
-			e.recorded.Store(true)
-		}
-		if s.dev.driver.captures.active.Load() != 0 || h.captured.Load() != 0 {
-			if c := s.capture(); c != nil {
-				counts = false // nothing is reached until the graph is launched
-				e.recordedIn(c, h)
-			} else {
-				h.captured.Store(0)
-			}
-		}
-	}
-	h.covers.end(rec, s.h, s.h.releaseRecorded(), counts)
-	h.releaseAfterRecord()
-	if r != driver.Success && h.used && !e.recorded.Load() {
-		e.disown(h)
-	}
-	return check(op, r)
+	return err
 }
 
 // recordable returns h, the native event, which it makes if there is none, unless s
@@ -109,29 +59,46 @@ func (e *Event) recordable(op string, h *handle, s *Stream) (*handle, error) {
 	return h, nil
 }
 
-// recordAnew records e, of which old was the native event: somebody on the host waits
-// for its last record and keeps the native event, and e gets another. It lets go of s.
-func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
+// recordNew gives e a new native event, which it records before anybody can see it. e
+// had old, or none. If somebody on the host waits for the last record, they keep old.
+// It lets go of s.
+func (e *Event) recordNew(op string, s *Stream, old *handle) error {
 	e.mu.Lock()
-	if e.h.Load() != old || old.covers.void.Load() && !e.closed {
-		e.mu.Unlock()
-		return e.record(op, s)
-	}
-	defer e.mu.Unlock()
-	if e.closed {
+	isClosed, changed := e.closed, e.h.Load() != old || old != nil && old.covers.void.Load()
+	e.mu.Unlock()
+	switch {
+	case isClosed:
 		s.h.release()
 		return closed(op)
+	case changed:
+		return e.record(op, s)
 	}
-	native, r := old.dev.createEvent(e.opts.flags())
-	if r != driver.Success {
-		s.h.release()
-		return failure(op, r)
+	h, err := e.recordUnseen(op, s, s.dev.driver.captures.active.Load() == 0)
+	if err == errUsed {
+		h, err = e.recordUnseen(op, s, false)
 	}
-	h := newHandle(old.dev, kindEvent, uint64(native))
-	h.pooled, h.flags = old.pooled, old.flags
-	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
-		h.close()
+	if err != nil {
 		return err
+	}
+	if e.replace(old, h) {
+		return nil
+	}
+	// Another goroutine was faster. Which record is the last one is for the driver to
+	// say, of one native event.
+	h.closeUnneeded()
+	return e.Record(s)
+}
+
+// replace makes h the event's own, unless that is not old any more.
+func (e *Event) replace(old, h *handle) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.h.Load() != old || old != nil && old.covers.void.Load() {
+		return false
+	}
+	if old == nil {
+		e.adopt(h)
+		return true
 	}
 	e.cleanup.Stop()
 	e.adopt(h)
@@ -140,18 +107,89 @@ func (e *Event) recordAnew(op string, s *Stream, old *handle) error {
 	if old.waits.Load() == 0 {
 		old.closeUnneeded()
 	}
-	return nil
+	return true
 }
 
-// disown gives h back, which e could not record: it still has the record of who had it
-// before.
-func (e *Event) disown(h *handle) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.h.CompareAndSwap(h, nil) {
-		e.cleanup.Stop()
-		h.closeUnneeded()
+// recordUnseen returns a pooled event, perhaps a used one, which it has recorded on s. It
+// lets go of s, unless the error is errUsed.
+func (e *Event) recordUnseen(op string, s *Stream, used bool) (*handle, error) {
+	h, err := e.pooledOn(op, s.dev, used)
+	if err != nil {
+		s.h.release()
+		return nil, err
 	}
+	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
+		h.closeUnneeded()
+		return nil, err
+	}
+	return h, nil
+}
+
+// recordOn records h, which is e's or will be, and lets go of h and, unless the error is
+// errUsed, of s.
+func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
+	captures := &s.dev.driver.captures
+	if e.opts.External || captures.active.Load() != 0 {
+		return e.recordAmid(op, h, s, rec)
+	}
+	r := s.h.record(driver.Event(h.native))
+	return h.endRecord(op, s, rec, r, e.noteRecord(h, s, r))
+}
+
+// recordAmid is recordOn where a capture may matter.
+func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
+	unlock := func() {}
+	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
+		captures.beginning.Lock()
+		unlock = captures.beginning.Unlock
+	}
+	native, capturing := driver.Event(h.native), s.capture() != nil
+	var r driver.Result
+	switch {
+	case capturing && h.used && !h.covers.void.Load():
+		// A call of whoever had it, overtaken by their Close, could end the capture.
+		unlock()
+		h.covers.abandon(rec)
+		h.releaseAfterRecord()
+		return errUsed
+	case capturing && e.opts.Interprocess && !e.opts.External: // the driver would end it
+		unlock()
+		_ = h.endRecord(op, s, rec, driver.Success, false)
+		return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
+	case e.opts.External:
+		r = s.recordExternal(native)
+	default:
+		r = s.h.record(native)
+	}
+	counts := e.noteRecord(h, s, r)
+	unlock()
+	return h.endRecord(op, s, rec, r, counts)
+}
+
+// noteRecord notes what the driver was asked to record. It reports whether the record is
+// a place in the stream's work: in a capture nothing is reached until the graph is
+// launched.
+func (e *Event) noteRecord(h *handle, s *Stream, r driver.Result) (counts bool) {
+	if r != driver.Success {
+		return false
+	}
+	if !e.recorded.Load() {
+		e.recorded.Store(true)
+	}
+	if s.dev.driver.captures.active.Load() != 0 || h.captured.Load() != 0 {
+		if c := s.capture(); c != nil {
+			e.recordedIn(c, h)
+			return false
+		}
+		h.captured.Store(0)
+	}
+	return true
+}
+
+func (h *handle) endRecord(op string, s *Stream, rec recording, r driver.Result, counts bool) error {
+	h.covers.end(rec, s.h, s.h.releaseRecorded(), counts)
+	h.releaseAfterRecord()
+	return check(op, r)
 }
 
 // recordedIn notes that e was recorded in a capture.

@@ -50,6 +50,7 @@ func TestFusedCallsLeaveTheContext(t *testing.T) {
 func TestWrappersSeeWhatIsFused(t *testing.T) {
 	api := *libraryDriver(t).API()
 	require.NotNil(t, api.Fused)
+	require.NotSame(t, libraryDriver(t).API(), api.Fused.Of, "what is replaced in place would replace both")
 	var mu sync.Mutex
 	seen := map[string]int{}
 	note := func(name string) {

@@ -10,7 +10,8 @@ import (
 // handle is a native object of the driver with a count of the calls in flight.
 // Close lets go of it, and destroys it unless a call is in flight: then the last
 // call does. So a Close during a wait on another goroutine is safe, and
-// no call ever sees a destroyed handle.
+// no call ever sees a destroyed handle. Most events are not destroyed but used again,
+// see [eventPool].
 //
 // It is an allocation of its own, apart from the Stream, Event or Buffer that
 // owns it, so that a cleanup can still reach it when its owner is garbage.
@@ -85,22 +86,29 @@ func (h *handle) acquire() bool {
 	return h.word.Add(1)&letGo == 0 || h.refuse()
 }
 
-// acquireEvent is acquire for an event. For a pooled one it takes no reference: before
-// the caller believes what the driver answers, it must ask whether it was overtaken.
-func (h *handle) acquireEvent() bool {
+func (h *handle) refuse() bool {
+	h.release()
+	return false
+}
+
+// borrow is acquire for who asks for an event and leaves no trace: of a pooled one it
+// takes no reference. Before the answer is believed, overtaken must be asked.
+func (h *handle) borrow() bool {
 	if h.pooled {
 		return !h.closed()
 	}
 	return h.acquire()
 }
 
-func (h *handle) refuse() bool {
-	h.release()
-	return false
+// giveBack is the reverse of borrow.
+func (h *handle) giveBack() {
+	if !h.pooled {
+		h.release()
+	}
 }
 
-// overtaken reports whether a call that has acquired h may have reached another's event,
-// because h was closed meanwhile: then its answer means nothing.
+// overtaken reports whether who has borrowed h may have been answered for another's
+// event, because h was closed meanwhile.
 func (h *handle) overtaken() bool { return h.pooled && h.closed() }
 
 // tryRetain takes a reference for as long as somebody else has one, if only for a call
@@ -108,7 +116,7 @@ func (h *handle) overtaken() bool { return h.pooled && h.closed() }
 func (h *handle) tryRetain() bool {
 	for {
 		w := h.word.Load()
-		if w&letGo != 0 && w&references == 0 {
+		if w&destroyed != 0 || w&letGo != 0 && w&references == 0 {
 			return false
 		}
 		if h.word.CompareAndSwap(w, w+1) {
@@ -133,9 +141,9 @@ func (h *handle) letOff() {
 	}
 }
 
-// release gives a call's reference back, if it has taken one.
+// release gives a call's reference back.
 func (h *handle) release() {
-	if !h.pooled && h.word.Add(^uint64(0))&life == letGo {
+	if h.word.Add(^uint64(0))&life == letGo {
 		h.destroyLast()
 	}
 }
@@ -166,7 +174,7 @@ func (h *handle) releaseAfterRecord() {
 // releaseElsewhere is release for who must not wait: the driver may hold up
 // whoever destroys something.
 func (h *handle) releaseElsewhere() {
-	if !h.pooled && h.word.Add(^uint64(0))&life == letGo {
+	if h.word.Add(^uint64(0))&life == letGo {
 		go h.destroyLast()
 	}
 }

@@ -174,6 +174,7 @@ func (l *lifetime) drop(m *mark) bool {
 	}
 	over := l.home != nil && l.home.hasJoined(m.stream, use)
 	if !over && m.stream.closed() {
+		m.stream.uses.look() // so that another use, from now on, has another number
 		over = m.done()
 	}
 	if !over || !m.use.CompareAndSwap(use, dropped) {

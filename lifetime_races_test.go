@@ -153,3 +153,65 @@ func TestCallsThatStraddleACapture(t *testing.T) {
 		})
 	}
 }
+
+// A mark that is taken off because its closed stream was idle stays if a call that still
+// holds the stream has used the memory since.
+func TestMarksOfClosedStreamsCountTheirLastUse(t *testing.T) {
+	var copying, queried amid
+	gpu, d := simulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
+			copying.run()
+			return bare.MemcpyAsync(dst, src, n, s)
+		}
+		api.StreamQuery = func(s driver.Stream) driver.Result {
+			r := bare.StreamQuery(s)
+			if r == driver.Success {
+				queried.run()
+			}
+			return r
+		}
+	})
+	home, third := newStream(t, d, nil), newStream(t, d, nil)
+	user, err := d.NewStream(nil)
+	require.NoError(t, err)
+	buf := filled(t, home, 1)
+	out, out3 := allocHost[uint32](t, d, lifeSize), allocHost[uint32](t, d, lifeSize)
+	require.NoError(t, user.WaitStream(home))
+	require.NoError(t, third.WaitStream(home))
+	require.NoError(t, cuda.Copy(user, out, buf))
+	require.NoError(t, user.Synchronize())
+	for i := range out.Slice() {
+		out.Slice()[i] = 7
+	}
+
+	goOn, first, second := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	var release func()
+	inQuery := func() { // the second copy has seen that user is idle
+		release = gpu.Hold(user)
+		close(goOn)
+		require.NoError(t, <-first)
+	}
+	inCopy := func() {
+		require.NoError(t, user.Close())
+		queried.next(inQuery)
+		go func() { second <- cuda.Copy(third, out3, buf) }()
+		select {
+		case <-goOn:
+		case <-time.After(time.Second):
+			t.Error("not asked")
+		}
+	}
+	copying.next(inCopy)
+	first <- cuda.Copy(user, out, buf)
+	require.NoError(t, <-second)
+
+	again := closeAndAskAgain(t, home, buf)
+	done, err := home.Query()
+	require.NoError(t, err)
+	require.False(t, done, "it did not wait for the stream that has yet to read")
+	release()
+	require.NoError(t, home.Synchronize())
+	all(t, 1, out.Slice())
+	require.NoError(t, again.Close())
+}

@@ -5,7 +5,7 @@ package cuda
 type Stats struct {
 	Streams         int // created and not destroyed
 	ExternalStreams int // adopted and not closed
-	Events          int // made at the driver and not destroyed, but for those behind WaitStream
+	Events          int // recorded or exported and not closed
 	Buffers         int // of device memory
 	HostBuffers     int // of pinned or registered host memory
 	Modules         int

@@ -75,24 +75,23 @@ func done(w Waitable, op string) <-chan error {
 	return done
 }
 
-// glance reports whether the work that the event marks is done. It is for the shortest
-// waits, of a program that waits for one thing at a time: where others wait, or captures
-// go on, it does not ask.
-func (e *Event) glance() bool {
-	if e == nil || seats.Load() != 0 {
-		return false
-	}
-	h := e.h.Load()
-	if h == nil || h.blocking || h.dev.driver.captures.active.Load() != 0 || h.dev.driver.waits.waiting.Load() != 0 || !h.acquireEvent() {
+// glance asks a few times whether the wait is over, before anything else is done. It is
+// for the shortest waits, of a program that waits for one thing at a time: where others
+// wait, or captures go on, it does not ask. A capture that begins now cannot have the
+// event, as it is waited for, see [Event.Record].
+func (p *pending) glance() bool {
+	h := p.event
+	d := h.dev.driver
+	if seats.Load() != 0 || d.waits.waiting.Load() != 0 || d.captures.active.Load() != 0 ||
+		h.blocking || h.covers.recording() || h.covers.void.Load() || !h.borrow() {
 		return false
 	}
 	n, r := uint64(1), h.queryEventRelaxed()
 	for ; n < firstGlances && r == driver.ErrorNotReady; n++ {
 		r = h.queryEventRelaxed()
 	}
-	h.release()
-	h.dev.driver.waits.queries.Add(n)
-	runtime.KeepAlive(e)
+	h.giveBack()
+	d.waits.queries.Add(n)
 	return r == driver.Success && !h.overtaken()
 }
 
@@ -246,10 +245,12 @@ func (h *handle) poll(op string) (over bool, err error) {
 	if h.round != nil {
 		return h.round.poll(op)
 	}
-	if !h.acquireEvent() {
+	if !h.borrow() {
 		return true, closed(op)
 	}
-	defer h.releaseElsewhere()
+	if !h.pooled {
+		defer h.releaseElsewhere()
+	}
 	beginning := &h.dev.driver.captures.beginning
 	beginning.RLock()
 	defer beginning.RUnlock()

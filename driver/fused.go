@@ -8,7 +8,7 @@ import (
 // Fused does at once, in one transition into C, what takes several functions of a
 // table. A table may do without.
 type Fused struct {
-	// Of is the table whose functions are meant. [API.Complete] takes Fused away from
+	// Of has the functions that are meant. [API.Complete] takes Fused away from
 	// a copy of it in which any function was replaced, so that nothing passes by a
 	// wrapper.
 	Of *API

@@ -48,12 +48,13 @@ func fuse(api *driver.API, sym func(name string) uintptr) *driver.Fused {
 		within := &driver.API{Source: api.Source}
 		bind(within, sym, scope)
 		_ = within.Complete() // as the table itself has all that is required
-		within.Fused = &driver.Fused{Of: within, RecordWait: recordWait(sym, scope)}
+		within.Fused = &driver.Fused{RecordWait: recordWait(sym, scope)}
 		return within
 	}
 	exchange := sym("cuThreadExchangeStreamCaptureMode")
+	of := *api
 	return &driver.Fused{
-		Of:         api,
+		Of:         &of,
 		RecordWait: recordWait(sym, nil),
 		Within: func(c driver.Context) *driver.API {
 			return in(&ccall.Scope{Enter: sym("cuCtxPushCurrent_v2"), Leave: sym("cuCtxPopCurrent_v2"), Value: uintptr(c)})

@@ -98,25 +98,34 @@ func (f *Fixture) make() (err error) {
 	return f.Drain(context.Background())
 }
 
-// events makes the events and records them: before that they have no handle.
-func (f *Fixture) events() error {
-	var spare *cuda.Event
+// events makes the events and records them: before that they have no handle. The methods
+// and the bare functions have events of their own, as an event whose handle is known is
+// one that others may record, and not the usual one any more.
+func (f *Fixture) events() (err error) {
 	for _, e := range []struct {
 		event  **cuda.Event
 		native *driver.Event
 		timing bool
 	}{
-		{&f.E, &f.native.e, false}, {&spare, &f.native.spare, false},
+		{&f.E, &f.native.e, false}, {new(*cuda.Event), &f.native.spare, false},
 		{&f.Timed, &f.native.timed, true}, {&f.Start, &f.native.start, true}, {&f.End, &f.native.end, true},
 	} {
-		*e.event = cuda.NewEvent(&cuda.EventOptions{Timing: e.timing})
-		f.closers = append(f.closers, (*e.event).Close)
-		if err := (*e.event).Record(f.S); err != nil {
+		if *e.event, err = f.event(e.timing); err != nil {
 			return err
 		}
-		*e.native = (*e.event).Handle()
+		bare, err := f.event(e.timing)
+		if err != nil {
+			return err
+		}
+		*e.native = bare.Handle()
 	}
 	return nil
+}
+
+func (f *Fixture) event(timing bool) (*cuda.Event, error) {
+	e := cuda.NewEvent(&cuda.EventOptions{Timing: timing})
+	f.closers = append(f.closers, e.Close)
+	return e, e.Record(f.S)
 }
 
 func (f *Fixture) memory() (err error) {
