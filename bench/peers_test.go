@@ -137,6 +137,6 @@ func TestPeersInWorkingDirectory(t *testing.T) {
 	require.NoError(t, err)
 	var got request
 	require.NoError(t, json.Unmarshal(text, &got))
-	want.ScaleRounds, want.ScaleBatches = 5, map[string]int{"record": 2000}
+	want.ScaleRounds, want.ScaleBatches = scaleRounds, map[string]int{"record": 2000}
 	require.Equal(t, want, got)
 }

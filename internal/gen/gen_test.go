@@ -29,7 +29,7 @@ func TestLineBecomesBinding(t *testing.T) {
 		`if fn := first(sym, "cuAsk", "cuOld"); fn != 0 {`,
 		"api.Ask = func(s driver.Stream) (a int32, b int32, r driver.Result) {",
 		"[ccall.MaxArgs]uintptr{uintptr(s), 0, 0}",
-		"frame.CallOut(1, 2)",
+		"frame.CallOut(in, 1, 2)",
 	} {
 		require.Contains(t, string(text), want)
 	}
@@ -46,8 +46,8 @@ func TestLineBecomesBinding(t *testing.T) {
 // arguments than a frame has, functions of the host.
 func TestLineWithUnusualArguments(t *testing.T) {
 	for line, want := range map[string]string{
-		"Copy func(c Memcpy2D, s Stream) Result":                           "frame.CallIn(0, unsafe.Pointer(&c), unsafe.Sizeof(c))",
-		"Set func(p MemPool, v uint64) Result ref":                         "frame.CallIn(1, unsafe.Pointer(&v), unsafe.Sizeof(v))",
+		"Copy func(c Memcpy2D, s Stream) Result":                           "frame.CallIn(in, 0, unsafe.Pointer(&c), unsafe.Sizeof(c))",
+		"Set func(p MemPool, v uint64) Result ref":                         "frame.CallIn(in, 1, unsafe.Pointer(&v), unsafe.Sizeof(v))",
 		"Find func(m Module, name string) (f Func, r Result)":              "uintptr(m), uintptr(unsafe.Pointer(&nameText[0]))}",
 		"Launch func(a, b, c, d, e, f, g uint32, p unsafe.Pointer) Result": "ccall.Wide{Fn: fn, Arg: [ccall.MaxWideArgs]uintptr{uintptr(a)",
 		"LaunchHostFunc func(s Stream, f HostFunc) Result":                 "uintptr(s), hostCallback(), uintptr(f)}",
