@@ -33,7 +33,8 @@ func Alloc[T Element](d *Device, n int) (*Buffer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mem = &lifetime{plain: d}
+	h.mem = &h.memory
+	h.mem.plain = d
 	return newBuffer[T](h, n), nil
 }
 
@@ -66,7 +67,7 @@ func AllocAsync[T Element](s *Stream, n int) (*Buffer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mem = newLifetime(s)
+	h.mem = h.memory.begin(s)
 	return newBuffer[T](h, n), nil
 }
 

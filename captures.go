@@ -12,6 +12,7 @@ import (
 // captures are the captures that are going on in a driver.
 type captures struct {
 	active atomic.Int64 // asked by every call that a capture concerns, 0 most of the time
+	_      [56]byte     // what is written all the time shall not be in the same cache line
 	// beginning is held where a stream or an event may become part of a capture; for
 	// reading where the library, on its own behalf, asks or waits for streams and
 	// events, which must not be part of one. Nobody who holds it waits for the device.

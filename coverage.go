@@ -124,7 +124,8 @@ func (c *coverage) latest() (word uint64, s *handle) {
 // made it an edge of a graph.
 func (c *coverage) joinedBy(s *Stream, word uint64, from *handle) {
 	uses := c.uses.Load()
-	if uses != 0 && c.stream.Load() == from && c.word.Load() == word && !c.void.Load() && !s.h.capturing() {
+	if uses != 0 && c.stream.Load() == from && c.word.Load() == word && !c.void.Load() &&
+		!s.h.joinedLately(from, uses) && !s.h.capturing() {
 		s.h.joined(from, uses)
 	}
 }

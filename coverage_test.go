@@ -87,6 +87,8 @@ func TestPlaces(t *testing.T) {
 
 func TestHandlesShareNoCacheLine(t *testing.T) {
 	require.Zero(t, unsafe.Sizeof(handle{})%256, "a size at which the allocator aligns")
+	require.EqualValues(t, 64, unsafe.Offsetof(handle{}.covers), "what all kinds need is in one line")
+	require.EqualValues(t, 128, unsafe.Offsetof(handle{}.memory), "and what streams and events need in the next")
 }
 
 // A call that fails to acquire what is destroyed counts itself for a moment.

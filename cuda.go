@@ -26,15 +26,14 @@ type Options struct {
 // goroutines may share it. It is never closed: like every CUDA program, the
 // process keeps its contexts until it ends.
 type Driver struct {
-	api     *driver.API
-	version int
-	devices []*Device
-	noInit  driver.Result // why there is no device: cuInit's answer
-
+	api *driver.API
 	// relaxedAPI is the same table in relaxed capture mode, if it comes with one; see relaxed.
 	relaxedAPI *driver.API
+	captures   captures
 
-	captures  captures
+	version   int
+	devices   []*Device
+	noInit    driver.Result // why there is no device: cuInit's answer
 	hostCalls hostCalls
 	watchers  [maxWatchers]watcher
 	waits     waitCounts

@@ -15,6 +15,9 @@ import (
 //
 // It is an allocation of its own, apart from the Stream, Event or Buffer that
 // owns it, so that a cleanup can still reach it when its owner is garbage.
+//
+// What the calls of the hot path look at stands together: the first 64 bytes for all
+// kinds, the next for streams and events.
 type handle struct {
 	// word counts in one step what changes together: a record on a stream ends the
 	// call that holds the stream, and counts.
@@ -23,40 +26,37 @@ type handle struct {
 	//	bit 23		it is destroyed, or being so
 	//	bit 22		the owner has let go
 	//	bits 0 to 21	references
-	word    atomic.Uint64
-	lasting atomic.Int64 // see retain
-	native  uint64       // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
-	dev     *Device
-
-	waits    atomic.Int64 // waits on the host that closing h would end
+	word     atomic.Uint64
+	native   uint64 // CUstream, CUevent, CUdeviceptr, CUmodule, CUgraph or CUgraphExec
+	dev      *Device
 	kind     kind
-	blocking bool        // of an event: waits for it sleep from the start
-	replaced atomic.Bool // of an event: it has another now, and this one goes with the last wait
+	blocking bool          // of an event: waits for it sleep from the start
+	pooled   bool          // of an event: it goes back to the pool
+	used     bool          // and comes from there
+	replaced atomic.Bool   // of an event: it has another now, and this one goes with the last wait
+	mem      *lifetime     // of memory
+	shared   *share        // of what is not its own alone
+	captured atomic.Uint64 // of an event: the capture in which it was last recorded; 0 if in none
+	waits    atomic.Int64  // waits on the host that closing h would end
 
+	covers coverage // of an event
 	// Of a stream:
-	spare atomic.Uintptr // the event that WaitStream records
-	uses  tally          // its uses of memory that has another home
-	joins atomic.Pointer[joins]
+	uses tally // of memory that has another home
 	// effects counts what a wait for it must conclude, concluded is up to which of them
 	// that was done; see conclude.go.
-	effects   tally
+	effects tally
+	spare   atomic.Uintptr // the event that WaitStream records
+	joins   atomic.Pointer[joins]
+
+	memory    lifetime     // what mem points to
+	lasting   atomic.Int64 // see retain
 	concluded atomic.Uint64
-	freed     atomic.Bool // it is among the device's freed
-	queue     *queue      // the watcher's mutex guards it
-
-	// Of an event:
-	pooled   bool          // it goes back to the pool, and needs no reference
-	used     bool          // it comes from there
-	flags    uint32        // of a pooled one
-	captured atomic.Uint64 // the capture in which it was last recorded; 0 if in none
-	covers   coverage
-	watched  *watched // the watcher's mutex guards it
-	round    *round   // of what stands for all work of a device, on drivers that have no event for that
-
-	mem  *lifetime // of memory
-	held *held     // of a graph: what it needs
-
-	shared    *share                 // of what is not its own alone
+	freed     atomic.Bool            // of a stream: it is among the device's freed
+	flags     uint32                 // of a pooled event
+	held      *held                  // of a graph: what it needs
+	watched   *watched               // of an event; the watcher's mutex guards it
+	queue     *queue                 // of a stream; likewise
+	round     *round                 // of what stands for all work of a device, on drivers that have no event for that
 	given     *sharedKey             // the handle that other processes open it by
 	afterFree atomic.Pointer[func()] // of pinned host memory
 	// pointer is, for pinned host memory, the address again, as the pointer that
@@ -65,7 +65,7 @@ type handle struct {
 
 	// Two handles share no cache line: their words are written by every call, and
 	// goroutines that work on different streams should not feel each other.
-	_ [40]byte
+	_ [16]byte
 }
 
 const (

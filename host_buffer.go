@@ -102,7 +102,7 @@ func RegisterHost[T Element](d *Device, memory []T) (*HostBuffer[T], error) {
 func newHostBuffer[T Element](d *Device, k kind, slice []T, at driver.DevicePtr) *HostBuffer[T] {
 	h := newHandle(d, k, uint64(at))
 	h.pointer = unsafe.Pointer(unsafe.SliceData(slice))
-	h.mem = new(lifetime)
+	h.mem = &h.memory
 	return &HostBuffer[T]{h: h, at: at, slice: slice}
 }
 

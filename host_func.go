@@ -215,7 +215,7 @@ func (d *Device) failed() driver.Result {
 // keepCall holds c for as long as the graph is there.
 func (c *capture) keepCall(f *hostCall) {
 	h := newHandle(f.dev, kindHostFunc, uint64(f.native))
-	h.mem = new(lifetime)
+	h.mem = &h.memory
 	c.keep(h)
 	h.word.Or(letGo) // nobody but the graph owns it
 	c.mu.Lock()

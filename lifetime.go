@@ -34,17 +34,18 @@ type mark struct {
 // dropped stands for the use of a mark that has been taken off the list.
 const dropped = ^uint64(0)
 
-// newLifetime begins the life of memory that was allocated on s, which the caller
-// holds and which becomes its home. A stream of others may be gone when the memory
-// is freed; then the default stream is the home, and s a stream that uses it.
-func newLifetime(s *Stream) *lifetime {
-	if !s.h.foreign() {
-		s.h.retain()
-		return &lifetime{home: s.h}
+// begin begins the life of memory that was allocated on s, which the caller holds and
+// which becomes its home. A stream of others may be gone when the memory is freed;
+// then the default stream is the home, and s a stream that uses it.
+func (l *lifetime) begin(s *Stream) *lifetime {
+	l.home = s.h
+	if s.h.foreign() {
+		l.home = s.dev.defaultStream.h
 	}
-	l := &lifetime{home: s.dev.defaultStream.h}
 	l.home.retain()
-	l.mark(s.h)
+	if l.home != s.h {
+		l.mark(s.h)
+	}
 	return l
 }
 

@@ -124,7 +124,8 @@ func newShare(d *Device, native uint64, s *share, k TokenKind) *handle {
 	h := newHandle(d, kind, native)
 	h.shared = s
 	if k == MemoryToken {
-		h.mem = &lifetime{plain: d}
+		h.mem = &h.memory
+		h.mem.plain = d
 	}
 	return h
 }

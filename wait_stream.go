@@ -36,7 +36,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if r == driver.Success {
 		if c := s.capture(); c != nil {
 			c.joinedBy(s)
-		} else if uses != 0 && !amid && !s.h.hasJoined(other.h, uses) && !s.h.capturing() { // it may have been an edge of a graph
+		} else if uses != 0 && !amid && !s.h.joinedLately(other.h, uses) && !s.h.capturing() { // it may have been an edge of a graph
 			s.h.joined(other.h, uses)
 		}
 	}

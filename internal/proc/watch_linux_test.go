@@ -24,7 +24,7 @@ func TestWatchKill(t *testing.T) {
 		require.Empty(t, d.read())
 		killed := time.Now()
 		c.kill(t)
-		require.Less(t, d.when(t, 0).Sub(killed), 50*time.Millisecond)
+		require.Less(t, d.when(t, 0).Sub(killed), time.Second)
 		d.ended(t)
 		idle(t, w)
 	})
@@ -60,7 +60,7 @@ func TestWatchSlowEnd(t *testing.T) {
 		d, _ := watchIn(t, w, c.id)
 		killed := time.Now()
 		c.kill(t)
-		require.Less(t, d.when(t, 0).Sub(killed), 50*time.Millisecond)
+		require.Less(t, d.when(t, 0).Sub(killed), time.Second)
 		_, err := Find(c.pid())
 		require.ErrorIs(t, err, fs.ErrNotExist)
 
