@@ -38,7 +38,7 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	return d, err
 }
 
-// elapsedTo is ElapsedTime while the start is held.
+// elapsedTo is ElapsedTime while the start is borrowed.
 func (h *handle) elapsedTo(op string, end *Event) (time.Duration, error) {
 	to, err := end.borrow(op)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *handle) elapsedTo(op string, end *Event) (time.Duration, error) {
 	return d, err
 }
 
-// elapsed is ElapsedTime while both events are held.
+// elapsed is ElapsedTime while both events are borrowed.
 func (h *handle) elapsed(op string, end *handle) (time.Duration, error) {
 	if h.dev != end.dev {
 		if h.dev.driver != end.dev.driver {

@@ -261,7 +261,7 @@ func (e *Event) begin(op string) (pending, error) {
 //
 // The native event is kept for the next Event that needs one. That of an interprocess
 // or external event is destroyed (cuEventDestroy), and, some time later, one whose
-// Handle was asked for.
+// Handle was asked for, or which was last recorded in a capture.
 func (e *Event) Close() error {
 	if e == nil {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
-// query is Query while the event is held.
+// query is Query while the event is borrowed.
 func (h *handle) query(op string) (bool, error) {
 	if h.dev.driver.captures.active.Load() != 0 {
 		return h.queryAmid(op)

@@ -53,18 +53,21 @@ func (e *Event) pooledOn(op string, d *Device, used bool) (*handle, error) {
 		return nil, mismatch(op, e.opts.Device, d)
 	}
 	flags := e.opts.flags()
-	native, r := driver.Event(0), driver.Success
+	var event *pooledEvent
 	if used {
-		native = d.events.take(flags)
-		d.driver.api.Kept.Remove(uint64(native))
+		event = d.events.take(flags)
 	}
-	if used = native != 0; !used {
-		if native, r = d.createEvent(flags); r != driver.Success {
+	if used = event != nil; used {
+		d.driver.api.Kept.Remove(uint64(event.native))
+	} else {
+		native, r := d.createEvent(flags)
+		if r != driver.Success {
 			return nil, failure(op, r)
 		}
+		event = &pooledEvent{native: native}
 	}
-	h := newHandle(d, kindEvent, uint64(native))
-	h.pooled, h.used, h.flags = true, used, flags
+	h := newHandle(d, kindEvent, uint64(event.native))
+	h.pooled, h.used, h.flags, h.event = true, used, flags, event
 	return h, nil
 }
 

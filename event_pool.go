@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/purecuda/cuda/driver"
@@ -13,7 +14,14 @@ import (
 // need not hold it, see [handle.borrow].
 type eventPool struct {
 	mu   sync.Mutex
-	idle [pooledFlags + 1][]driver.Event // by their flags
+	idle [pooledFlags + 1][]*pooledEvent // by their flags
+}
+
+// pooledEvent stands for a native event that has one handle after the other. Whoever has
+// borrowed any of them can reach it; when nobody can, it is safe to destroy the event.
+type pooledEvent struct {
+	native driver.Event
+	_      *byte // the cleanups of small objects without pointers may never run
 }
 
 const (
@@ -24,27 +32,27 @@ const (
 )
 
 // take returns an event that was used before: recorded at some time, and perhaps not
-// done. 0 if there is none.
-func (p *eventPool) take(flags uint32) (e driver.Event) {
+// done. nil if there is none.
+func (p *eventPool) take(flags uint32) (e *pooledEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if idle := p.idle[flags]; len(idle) > 0 {
-		e, p.idle[flags] = idle[len(idle)-1], idle[:len(idle)-1]
+	if n := len(p.idle[flags]); n > 0 {
+		e = p.idle[flags][n-1]
+		p.idle[flags] = slices.Delete(p.idle[flags], n-1, n) // which forgets it
 	}
 	return e
 }
 
 // put keeps the event of h, which is closed.
 func (p *eventPool) put(h *handle) {
-	api := h.dev.driver.api
-	api.Kept.Add(h.native)
+	d := h.dev
+	kept := d.driver.api.Kept
+	kept.Add(h.native)
 	if h.covers.void.Load() || h.captured.Load() != 0 || !p.keep(h) {
-		// Others know it, or a capture does, or there are enough. It goes when no
-		// call can have it any more.
-		d := h.dev
-		runtime.AddCleanup(h, func(native uint64) {
+		// Others know it, or a capture does, or there are enough.
+		runtime.AddCleanup(h.event, func(native uint64) {
 			d.destroyEvent(driver.Event(native))
-			api.Kept.Remove(native)
+			kept.Remove(native)
 		}, h.native)
 	}
 }
@@ -55,6 +63,6 @@ func (p *eventPool) keep(h *handle) bool {
 	if len(p.idle[h.flags]) == maxIdle {
 		return false
 	}
-	p.idle[h.flags] = append(p.idle[h.flags], driver.Event(h.native))
+	p.idle[h.flags] = append(p.idle[h.flags], h.event)
 	return true
 }

@@ -119,6 +119,9 @@ func (e *Event) recordUnseen(op string, s *Stream, used bool) (*handle, error) {
 		return nil, err
 	}
 	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
+		if err != errUsed {
+			h.covers.void.Store(true) // and nobody should get it: perhaps it is its fault
+		}
 		h.closeUnneeded()
 		return nil, err
 	}
@@ -132,8 +135,9 @@ func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 	if e.opts.External || captures.active.Load() != 0 {
 		return e.recordAmid(op, h, s, rec)
 	}
+	was := h.captured.Load()
 	r := s.h.record(driver.Event(h.native))
-	return h.endRecord(op, s, rec, r, e.noteRecord(h, s, r))
+	return h.endRecord(op, s, rec, r, e.noteRecord(h, s, r, was))
 }
 
 // recordAmid is recordOn where a capture may matter.
@@ -143,7 +147,7 @@ func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error
 		captures.beginning.Lock()
 		unlock = captures.beginning.Unlock
 	}
-	native, capturing := driver.Event(h.native), s.capture() != nil
+	native, capturing, was := driver.Event(h.native), s.capture() != nil, h.captured.Load()
 	var r driver.Result
 	switch {
 	case capturing && h.used && !h.covers.void.Load():
@@ -161,15 +165,16 @@ func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error
 	default:
 		r = s.h.record(native)
 	}
-	counts := e.noteRecord(h, s, r)
+	counts := e.noteRecord(h, s, r, was)
 	unlock()
 	return h.endRecord(op, s, rec, r, counts)
 }
 
 // noteRecord notes what the driver was asked to record. It reports whether the record is
 // a place in the stream's work: in a capture nothing is reached until the graph is
-// launched.
-func (e *Event) noteRecord(h *handle, s *Stream, r driver.Result) (counts bool) {
+// launched. was is the capture that the event was in before; another goroutine may have
+// recorded it in one meanwhile.
+func (e *Event) noteRecord(h *handle, s *Stream, r driver.Result, was uint64) (counts bool) {
 	if r != driver.Success {
 		return false
 	}
@@ -181,7 +186,7 @@ func (e *Event) noteRecord(h *handle, s *Stream, r driver.Result) (counts bool) 
 			e.recordedIn(c, h)
 			return false
 		}
-		h.captured.Store(0)
+		h.captured.CompareAndSwap(was, 0)
 	}
 	return true
 }

@@ -53,6 +53,7 @@ type handle struct {
 	concluded atomic.Uint64
 	freed     atomic.Bool            // of a stream: it is among the device's freed
 	flags     uint32                 // of a pooled event
+	event     *pooledEvent           // likewise
 	held      *held                  // of a graph: what it needs
 	watched   *watched               // of an event; the watcher's mutex guards it
 	queue     *queue                 // of a stream; likewise
@@ -65,7 +66,7 @@ type handle struct {
 
 	// Two handles share no cache line: their words are written by every call, and
 	// goroutines that work on different streams should not feel each other.
-	_ [16]byte
+	_ [8]byte
 }
 
 const (

@@ -1,0 +1,99 @@
+package cuda_test
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
+)
+
+// However many owners a native event has had since a question began, it is not destroyed
+// before the answer.
+func TestNoQuestionForADestroyedEvent(t *testing.T) {
+	var asking amid
+	var destroyed atomic.Bool
+	_, d := simulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.EventDestroy = func(e driver.Event) driver.Result {
+			destroyed.Store(true)
+			return bare.EventDestroy(e)
+		}
+		api.EventQuery = func(e driver.Event) driver.Result {
+			asking.run()
+			return bare.EventQuery(e)
+		}
+	})
+	s := newStream(t, d, nil)
+	e := recorded(t, s, nil)
+	asking.next(func() {
+		require.NoError(t, e.Close())
+		func() {
+			other := recorded(t, s, nil)
+			other.Handle() // so that it will be destroyed
+			require.NoError(t, other.Close())
+		}()
+		for range 20 {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		require.False(t, destroyed.Load())
+	})
+	_, err := e.Query()
+	require.ErrorIs(t, err, cuda.ErrClosed)
+	eventually(t, destroyed.Load)
+}
+
+// A record outside of a capture does not make another goroutine's record in one forgotten.
+func TestRecordBesideOneInACapture(t *testing.T) {
+	var behind amid
+	_, d := simulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+			r := bare.EventRecord(e, s)
+			behind.run()
+			return r
+		}
+	})
+	s, captured := newStream(t, d, nil), newStream(t, d, nil)
+	e := recorded(t, s, nil)
+	defer e.Close()
+	inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	behind.next(func() {
+		go func() {
+			g, err := captured.Capture(nil, func() error {
+				err := e.Record(captured)
+				close(inside)
+				<-over
+				return err
+			})
+			ended <- errors.Join(err, g.Close())
+		}()
+		<-inside
+	})
+	require.NoError(t, e.Record(s))
+	_, err := e.Query()
+	require.ErrorIs(t, err, cuda.ErrCaptured)
+	close(over)
+	require.NoError(t, <-ended)
+}
+
+// What is too much for the pool goes.
+func TestPoolOfEventsIsBounded(t *testing.T) {
+	_, d, c := countedDevice(t)
+	s := newStream(t, d, nil)
+	var all []*cuda.Event
+	for range 4200 {
+		all = append(all, recorded(t, s, nil))
+	}
+	for _, e := range all {
+		require.NoError(t, e.Close())
+	}
+	all = nil
+	eventually(t, func() bool { return c.destroyed.Load() == 104 })
+}
