@@ -1,0 +1,103 @@
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+)
+
+// Events come and go on several goroutines, which see only their own.
+func TestEventsComeAndGo(t *testing.T) {
+	rule(t, "17 events of many goroutines", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		var all sync.WaitGroup
+		deadline := time.Now().Add(200 * time.Millisecond)
+		for range 8 {
+			s, other := newStream(t, d, nil), newStream(t, d, nil)
+			all.Go(func() {
+				for time.Now().Before(deadline) {
+					e := cuda.NewEvent(nil)
+					var pair sync.WaitGroup
+					pair.Go(func() { _, _ = e.Query(); _ = e.Wait(other); _ = e.Synchronize() })
+					for range 2 {
+						if err := e.Record(s); err != nil {
+							t.Error(err)
+						}
+					}
+					if err := e.Synchronize(); err != nil {
+						t.Error(err)
+					}
+					if done, err := e.Query(); !done || err != nil {
+						t.Error(done, err)
+					}
+					if err := e.Close(); err != nil {
+						t.Error(err)
+					}
+					pair.Wait()
+					if _, err := e.Query(); !errors.Is(err, cuda.ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// All that can be done with an event, at once.
+func TestEverythingAtOnce(t *testing.T) {
+	rule(t, "24 everything at once", 1, func(t *testing.T, b *backend) {
+		d := b.dev()
+		var streams [4]*cuda.Stream
+		for i := range streams {
+			streams[i] = newStream(t, d, nil)
+		}
+		deadline := time.Now().Add(500 * time.Millisecond)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for time.Now().Before(deadline) {
+					e := cuda.NewEvent(timed())
+					var w sync.WaitGroup
+					for i, s := range streams {
+						w.Go(func() { _ = e.Record(s); _, _ = e.Query(); _ = e.Wait(streams[(i+1)%4]) })
+					}
+					w.Go(func() {
+						ctx, cancel := context.WithTimeout(ctxBackground, 50*time.Millisecond)
+						defer cancel()
+						_ = e.SynchronizeContext(ctx)
+					})
+					w.Go(func() { _ = e.Synchronize() })
+					w.Go(func() { _, _ = e.ElapsedTime(e); _ = e.String(); _ = e.Device() })
+					w.Go(func() { <-e.Done() })
+					w.Go(func() { _ = streams[0].WaitStream(streams[1]); _ = streams[2].Synchronize() })
+					w.Go(func() { _ = e.Close() })
+					w.Wait()
+				}
+			})
+		}
+		all.Go(func() {
+			for time.Now().Before(deadline) {
+				if g, err := streams[3].Capture(nil, func() error {
+					e := cuda.NewEvent(nil)
+					defer e.Close()
+					return e.Record(streams[3])
+				}); err == nil {
+					_ = g.Close()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		all.Wait()
+		require.Zero(t, b.drv.Stats().Events)
+		for _, s := range streams {
+			require.NoError(t, s.Synchronize())
+		}
+	})
+}
