@@ -77,13 +77,17 @@ func done(w Waitable, op string) <-chan error {
 
 // glance asks a few times whether the wait is over, before anything else is done. It is
 // for the shortest waits, of a program that waits for one thing at a time: where others
-// wait, or captures go on, it does not ask. A capture that begins now cannot have the
-// event, as it is waited for, see [Event.Record].
+// ask or wait, or captures go on, it does not ask. A capture that begins now cannot have
+// the event, as it is waited for, see [Event.Record].
 func (p *pending) glance() bool {
 	h := p.event
 	d := h.dev.driver
-	if seats.Load() != 0 || d.waits.waiting.Load() != 0 || d.captures.active.Load() != 0 ||
-		h.blocking || h.covers.recording() || h.covers.void.Load() || !h.borrow() {
+	if d.waits.waiting.Load() != 0 || d.captures.active.Load() != 0 ||
+		h.blocking || h.covers.recording() || h.covers.void.Load() || !seats.CompareAndSwap(0, 1) {
+		return false
+	}
+	defer leaveSeat()
+	if !h.borrow() {
 		return false
 	}
 	n, r := uint64(1), h.queryEventRelaxed()

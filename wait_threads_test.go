@@ -5,12 +5,14 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
 )
 
 // However many waits begin, end or are cancelled at the same moment, they hold few
@@ -69,6 +71,50 @@ func TestCrowdsHoldFewThreads(t *testing.T) {
 			release()
 			require.LessOrEqual(t, threads()-began, 16)
 			becomes(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+		})
+	}
+}
+
+// Who asks the driver holds a thread for as long as the driver takes, so of a crowd that
+// comes at once only a few ask.
+func TestFewOfACrowdAsk(t *testing.T) {
+	for name, ended := range map[string]bool{"": false, "ended context": true} {
+		t.Run(name, func(t *testing.T) {
+			var asking atomic.Int32
+			gate := make(chan struct{})
+			_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+				query := api.EventQuery
+				api.EventQuery = func(e driver.Event) driver.Result {
+					asking.Add(1)
+					<-gate
+					return query(e)
+				}
+			})
+			ctx, cancel := context.WithCancel(ctxBackground)
+			defer cancel()
+			if ended {
+				cancel()
+			}
+			s := newStream(t, b.dev(), nil)
+			release := hold(t, s)
+			e := newEvent(t, nil)
+			require.NoError(t, e.Record(s))
+			const crowd, few = 100, 10 // 8, and a watcher or one whose context has ended
+			var gone atomic.Int32
+			var wg sync.WaitGroup
+			for range crowd {
+				wg.Go(func() {
+					if err := e.SynchronizeContext(ctx); err != nil && !errors.Is(err, ctx.Err()) {
+						t.Error(err)
+					}
+					gone.Add(1)
+				})
+			}
+			defer returns(t, wg.Wait)
+			defer release()
+			defer close(gate)
+			becomes(t, func() bool { return b.drv.WaitStats().Waiting+int(gone.Load()) >= crowd-few })
+			require.LessOrEqual(t, asking.Load(), int32(few))
 		})
 	}
 }
