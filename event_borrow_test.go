@@ -83,6 +83,41 @@ func TestRecordBesideOneInACapture(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// A question that is on its way to the driver when the event becomes part of a capture
+// does not end that.
+func TestQuestionOvertakenByACapture(t *testing.T) {
+	var asking amid
+	_, d := simulatedDevice(t, func(api *driver.API) {
+		query := api.EventQuery
+		api.EventQuery = func(e driver.Event) driver.Result {
+			asking.run()
+			return query(e)
+		}
+	})
+	s := newStream(t, d, nil)
+	e := recorded(t, s, nil)
+	for range 3 { // from the second time on the event has been in a capture before
+		inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+		asking.next(func() {
+			go func() {
+				g, err := s.Capture(nil, func() error {
+					err := e.Record(s)
+					close(inside)
+					<-over
+					return errors.Join(err, e.Record(s), e.Wait(s))
+				})
+				ended <- errors.Join(err, g.Close())
+			}()
+			<-inside
+		})
+		_, err := e.Query()
+		require.ErrorIs(t, err, cuda.ErrCaptured)
+		close(over)
+		require.NoError(t, <-ended)
+	}
+	require.NoError(t, e.Close())
+}
+
 // What is too much for the pool goes.
 func TestPoolOfEventsIsBounded(t *testing.T) {
 	_, d, c := countedDevice(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
-// errUsed: the native event was another Event's, and must not be part of a capture.
+// errUsed: a question about the native event, from before, may still be on its way to the
+// driver, so that it must not become part of a capture, which the question would end.
 var errUsed = errors.New("a used event in a capture")
 
 // record is Record while the stream is held, which it lets go of. The event needs no
@@ -147,16 +148,15 @@ func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error
 		captures.beginning.Lock()
 		unlock = captures.beginning.Unlock
 	}
-	native, capturing, was := driver.Event(h.native), s.capture() != nil, h.captured.Load()
+	native, c, was := driver.Event(h.native), s.capture(), h.captured.Load()
 	var r driver.Result
 	switch {
-	case capturing && h.used && !h.covers.void.Load():
-		// A call of whoever had it, overtaken by their Close, could end the capture.
+	case c != nil && h.pooled && !h.covers.void.Load() && (h.used || was != c.id && e.h.Load() == h):
 		unlock()
 		h.covers.abandon(rec)
 		h.releaseAfterRecord()
 		return errUsed
-	case capturing && e.opts.Interprocess && !e.opts.External: // the driver would end it
+	case c != nil && e.opts.Interprocess && !e.opts.External: // the driver would end it
 		unlock()
 		_ = h.endRecord(op, s, rec, driver.Success, false)
 		return &Error{Op: op, Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
