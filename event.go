@@ -204,14 +204,14 @@ func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Backgr
 // EventOptions.Blocking is not asked in a loop: the wait sleeps from the start.
 func (e *Event) SynchronizeContext(ctx context.Context) error {
 	const op = "event synchronize"
+	if e != nil && e.glance() {
+		return nil
+	}
 	p, err := e.begin(op)
 	if p.event == nil {
 		return err
 	}
 	defer p.end()
-	if p.glance() {
-		return nil
-	}
 	return p.wait(ctx, op)
 }
 

@@ -4,6 +4,34 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
+// glance asks a few times whether the last record is done, before a wait for it begins.
+// It is for the shortest waits, of a program that waits for one thing at a time: where
+// others ask or wait, or captures go on, it does not ask. A capture that begins now does
+// not get the native event, see [Event.recordAmid]. If the event is recorded meanwhile,
+// the wait was for that record.
+func (e *Event) glance() bool {
+	h := e.h.Load()
+	if h == nil {
+		return false
+	}
+	d := h.dev.driver
+	if d.waits.waiting.Load() != 0 || d.captures.active.Load() != 0 ||
+		h.blocking || h.covers.recording() || h.covers.void.Load() || !seats.CompareAndSwap(0, 1) {
+		return false
+	}
+	defer leaveSeat()
+	if !h.borrow() {
+		return false
+	}
+	n, r := uint64(1), h.queryEventRelaxed()
+	for ; n < firstGlances && r == driver.ErrorNotReady; n++ {
+		r = h.queryEventRelaxed()
+	}
+	h.giveBack()
+	d.waits.queries.Add(n)
+	return r == driver.Success && !h.overtaken()
+}
+
 // query is Query while the event is borrowed.
 func (h *handle) query(op string) (bool, error) {
 	if h.dev.driver.captures.active.Load() != 0 {

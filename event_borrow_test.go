@@ -96,7 +96,11 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 	})
 	s := newStream(t, d, nil)
 	e := recorded(t, s, nil)
-	for range 3 { // from the second time on the event has been in a capture before
+	for _, ask := range []func() error{
+		func() error { _, err := e.Query(); return err },
+		func() error { _, err := e.Query(); return err }, // it has been in a capture before
+		e.Synchronize,
+	} {
 		inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 		asking.next(func() {
 			go func() {
@@ -110,8 +114,7 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 			}()
 			<-inside
 		})
-		_, err := e.Query()
-		require.ErrorIs(t, err, cuda.ErrCaptured)
+		require.ErrorIs(t, ask(), cuda.ErrCaptured)
 		close(over)
 		require.NoError(t, <-ended)
 	}

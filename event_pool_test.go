@@ -292,30 +292,3 @@ func TestKeptEventsAreNoLeak(t *testing.T) {
 	require.NoError(t, e.Close())
 	gpu.Check(t)
 }
-
-// A capture that begins beside a wait on the host can have the event, but not the native
-// one that is asked for.
-func TestFirstQuestionsEndNoCapture(t *testing.T) {
-	_, d, c := countedDevice(t)
-	s := newStream(t, d, nil)
-	e := recorded(t, s, nil)
-	defer e.Close()
-	inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-	begin := func() {
-		go func() {
-			g, err := s.Capture(nil, func() error {
-				err := e.Record(s)
-				close(inside)
-				<-over
-				return err
-			})
-			ended <- errors.Join(err, g.Close())
-		}()
-		<-inside
-	}
-	c.asking.next(begin)
-	require.NoError(t, e.Synchronize())
-	close(over)
-	require.NoError(t, <-ended)
-	require.NoError(t, e.Record(s))
-}

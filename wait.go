@@ -75,30 +75,6 @@ func done(w Waitable, op string) <-chan error {
 	return done
 }
 
-// glance asks a few times whether the wait is over, before anything else is done. It is
-// for the shortest waits, of a program that waits for one thing at a time: where others
-// ask or wait, or captures go on, it does not ask. A capture that begins now cannot have
-// the event, as it is waited for, see [Event.Record].
-func (p *pending) glance() bool {
-	h := p.event
-	d := h.dev.driver
-	if d.waits.waiting.Load() != 0 || d.captures.active.Load() != 0 ||
-		h.blocking || h.covers.recording() || h.covers.void.Load() || !seats.CompareAndSwap(0, 1) {
-		return false
-	}
-	defer leaveSeat()
-	if !h.borrow() {
-		return false
-	}
-	n, r := uint64(1), h.queryEventRelaxed()
-	for ; n < firstGlances && r == driver.ErrorNotReady; n++ {
-		r = h.queryEventRelaxed()
-	}
-	h.giveBack()
-	d.waits.queries.Add(n)
-	return r == driver.Success && !h.overtaken()
-}
-
 // wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
 func (p *pending) wait(ctx context.Context, op string) (err error) {
 	d := p.event.dev.driver
