@@ -118,14 +118,29 @@ func newBuffer[T Element](h *handle, n int) *Buffer[T] {
 }
 
 // Len returns the number of elements.
-func (b *Buffer[T]) Len() int { return b.n }
+func (b *Buffer[T]) Len() int {
+	if b == nil {
+		return 0
+	}
+	return b.n
+}
 
 // Device returns the buffer's device.
-func (b *Buffer[T]) Device() *Device { return b.h.dev }
+func (b *Buffer[T]) Device() *Device {
+	if b == nil || b.h == nil {
+		return nil
+	}
+	return b.h.dev
+}
 
 // Pointer returns the device address, for as long as b is open and reachable.
 // The host cannot use it.
-func (b *Buffer[T]) Pointer() driver.DevicePtr { return b.at }
+func (b *Buffer[T]) Pointer() driver.DevicePtr {
+	if b == nil {
+		return 0
+	}
+	return b.at
+}
 
 // Range returns the elements from to to-1 as a buffer of their own. It shares the
 // memory and its life: it is closed when b is, and need not be closed.
@@ -133,6 +148,9 @@ func (b *Buffer[T]) Range(from, to int) (*Buffer[T], error) {
 	const op = "buffer range"
 	if b == nil || b.h == nil {
 		return nil, invalid(op, "the buffer is nil")
+	}
+	if b.h.closed() {
+		return nil, closed(op)
 	}
 	if err := checkRange(op, from, to, b.n); err != nil {
 		return nil, err
@@ -148,6 +166,9 @@ func View[U, T Element](b *Buffer[T]) (*Buffer[U], error) {
 	const op = "buffer view"
 	if b == nil || b.h == nil {
 		return nil, invalid(op, "the buffer is nil")
+	}
+	if b.h.closed() {
+		return nil, closed(op)
 	}
 	size := uint64(unsafe.Sizeof(*new(U)))
 	if b.bytes()%size != 0 || uint64(b.at)%size != 0 {

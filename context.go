@@ -32,6 +32,9 @@ func (c *current) String() string {
 }
 
 func fromContext(ctx context.Context) *current {
+	if ctx == nil {
+		return nil
+	}
 	if c, ok := ctx.(*current); ok {
 		return c
 	}

@@ -141,6 +141,14 @@ func (d *Driver) openFailed(function string, r driver.Result) error {
 	return &Error{Op: "open driver", Code: r, Detail: detail}
 }
 
+// usable refuses what Open and OpenDriver have not returned.
+func (d *Driver) usable(op string) error {
+	if d == nil || d.api == nil {
+		return invalid(op, "the driver is nil")
+	}
+	return nil
+}
+
 func (d *Driver) describe() string {
 	name := d.api.Source
 	if name == "" {
@@ -154,31 +162,59 @@ func (d *Driver) describe() string {
 
 // Version returns the newest CUDA version that the driver supports, as
 // 1000*major + 10*minor: 13000 is CUDA 13.0.
-func (d *Driver) Version() int { return d.version }
+func (d *Driver) Version() int {
+	if d == nil {
+		return 0
+	}
+	return d.version
+}
 
 // Library returns the path of the driver library, or the name of what stands
 // in for one.
-func (d *Driver) Library() string { return d.api.Source }
+func (d *Driver) Library() string {
+	if d == nil || d.api == nil {
+		return ""
+	}
+	return d.api.Source
+}
 
 // Missing lists the optional driver functions that this driver is too old for.
 // A call that needs one fails with an error that matches errors.ErrUnsupported.
-func (d *Driver) Missing() []string { return append([]string(nil), d.api.Missing...) }
+func (d *Driver) Missing() []string {
+	if d == nil || d.api == nil {
+		return nil
+	}
+	return append([]string(nil), d.api.Missing...)
+}
 
 // API returns the table that the driver is used through, for functions that
 // this package does not wrap, and for wrappers. It must not be changed.
-func (d *Driver) API() *driver.API { return d.api }
+func (d *Driver) API() *driver.API {
+	if d == nil {
+		return nil
+	}
+	return d.api
+}
 
 // DeviceCount returns the number of devices, 0 where there are none.
-func (d *Driver) DeviceCount() int { return len(d.devices) }
+func (d *Driver) DeviceCount() int {
+	if d == nil {
+		return 0
+	}
+	return len(d.devices)
+}
 
 // OpenDevice returns device index, counted from 0 in the driver's order. The
 // same index gives the same *Device. Its primary context is made when first
 // needed and kept until the process ends.
 func (d *Driver) OpenDevice(index int) (*Device, error) {
-	if index >= 0 && index < len(d.devices) {
+	if index >= 0 && index < d.DeviceCount() {
 		return d.devices[index], nil
 	}
 	op := fmt.Sprintf("open device %d", index)
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
 	if len(d.devices) == 0 {
 		return nil, &Error{Op: op, Err: ErrNoDevice, Code: d.noInit,
 			Detail: "library " + d.describe() + "; see that a GPU is there and that this process or container may use it"}
@@ -193,11 +229,13 @@ func (d *Driver) OpenDevice(index int) (*Device, error) {
 // nil, they go to [slog.Default]. f must not call this package: what is locked
 // then is not said.
 func (d *Driver) OnCleanupError(f func(error)) {
-	if f == nil {
+	switch {
+	case d == nil:
+	case f == nil:
 		d.hook.Store(nil)
-		return
+	default:
+		d.hook.Store(&f)
 	}
-	d.hook.Store(&f)
 }
 
 func (d *Driver) cleanupFailed(err error) {

@@ -39,28 +39,58 @@ func newDevice(drv *Driver, index int, native driver.Device) *Device {
 }
 
 // Driver returns the driver that the device belongs to.
-func (d *Device) Driver() *Driver { return d.driver }
+func (d *Device) Driver() *Driver {
+	if d == nil {
+		return nil
+	}
+	return d.driver
+}
+
+// usable refuses what no Driver has given out.
+func (d *Device) usable(op string) error {
+	if d == nil || d.driver == nil {
+		return invalid(op, "the device is nil")
+	}
+	return nil
+}
 
 // Index returns the device's number in this process. Other processes may count
 // differently; [Device.UUID] is the same in all.
-func (d *Device) Index() int { return d.index }
+func (d *Device) Index() int {
+	if d == nil {
+		return 0
+	}
+	return d.index
+}
 
 // Name returns the device's product name (cuDeviceGetName).
 func (d *Device) Name() (string, error) {
+	const op = "device name"
+	if err := d.usable(op); err != nil {
+		return "", err
+	}
 	name, r := d.driver.api.DeviceGetName(d.native)
-	return name, check("device name", r)
+	return name, check(op, r)
 }
 
 // UUID returns the identity of the device across processes (cuDeviceGetUuid_v2).
 func (d *Device) UUID() (driver.UUID, error) {
+	const op = "device uuid"
+	if err := d.usable(op); err != nil {
+		return driver.UUID{}, err
+	}
 	id, r := d.driver.api.DeviceGetUUID(d.native)
-	return id, check("device uuid", r)
+	return id, check(op, r)
 }
 
 // Attribute returns a device attribute (cuDeviceGetAttribute).
 func (d *Device) Attribute(a driver.Attribute) (int, error) {
+	const op = "device attribute"
+	if err := d.usable(op); err != nil {
+		return 0, err
+	}
 	v, r := d.driver.api.DeviceGetAttribute(a, d.native)
-	return int(v), check("device attribute", r)
+	return int(v), check(op, r)
 }
 
 // ComputeCapability returns the architecture's version: 9, 0 for Hopper.
@@ -74,35 +104,52 @@ func (d *Device) ComputeCapability() (major, minor int, err error) {
 
 // TotalMemory returns the bytes of memory on the device (cuDeviceTotalMem).
 func (d *Device) TotalMemory() (uint64, error) {
+	const op = "device memory"
+	if err := d.usable(op); err != nil {
+		return 0, err
+	}
 	n, r := d.driver.api.DeviceTotalMem(d.native)
-	return n, check("device memory", r)
+	return n, check(op, r)
 }
 
 // FreeMemory returns the bytes of device memory that are free now, for all
 // processes together (cuMemGetInfo).
 func (d *Device) FreeMemory() (uint64, error) {
+	const op = "device memory"
+	if err := d.usable(op); err != nil {
+		return 0, err
+	}
 	var free uint64
 	r := d.bound(func(api *driver.API) (r driver.Result) {
 		free, _, r = api.MemGetInfo()
 		return r
 	})
-	return free, check("device memory", r)
+	return free, check(op, r)
 }
 
 // StreamPriorityRange returns the priorities that streams can have: least is 0,
 // greatest is negative, or 0 where the device knows no priorities
 // (cuCtxGetStreamPriorityRange).
 func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
+	const op = "stream priority range"
+	if err := d.usable(op); err != nil {
+		return 0, 0, err
+	}
 	var lo, hi int32
 	r := d.bound(func(api *driver.API) (r driver.Result) {
 		lo, hi, r = api.CtxGetStreamPriorityRange()
 		return r
 	})
-	return int(lo), int(hi), check("stream priority range", r)
+	return int(lo), int(hi), check(op, r)
 }
 
 // String names the device by its index.
-func (d *Device) String() string { return fmt.Sprintf("cuda.Device(%d)", d.index) }
+func (d *Device) String() string {
+	if d == nil {
+		return "cuda.Device(nil)"
+	}
+	return fmt.Sprintf("cuda.Device(%d)", d.index)
+}
 
 // context returns the primary context, which the first call retains.
 func (d *Device) context() (driver.Context, driver.Result) {

@@ -44,8 +44,8 @@ func (d *Device) Done() <-chan error { return done(d, "device wait") }
 
 // begin begins a wait for all work of d.
 func (d *Device) begin(op string) (pending, error) {
-	if d == nil {
-		return pending{}, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return pending{}, err
 	}
 	c, r := d.context()
 	if r != driver.Success {

@@ -17,8 +17,8 @@ import (
 // everywhere but on linux, errors.ErrUnsupported.
 func (d *Driver) FindProcess(pid int) (driver.Process, error) {
 	const op = "process find"
-	if d == nil {
-		return driver.Process{}, invalid(op, "the driver is nil")
+	if err := d.usable(op); err != nil {
+		return driver.Process{}, err
 	}
 	p, err := d.processes().Find(pid)
 	return p, processError(op, err)

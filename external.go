@@ -16,6 +16,9 @@ import (
 // an error.
 func (d *Device) ExternalStream(native driver.Stream) (*Stream, error) {
 	const op = "external stream"
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
 	switch native {
 	case 0, driver.StreamLegacy:
 		return d.DefaultStream(), nil

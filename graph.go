@@ -27,10 +27,20 @@ func newGraph(d *Device, native driver.Graph, k *held) *Graph {
 }
 
 // Device returns the device of the stream that was captured.
-func (g *Graph) Device() *Device { return g.h.dev }
+func (g *Graph) Device() *Device {
+	if g == nil || g.h == nil {
+		return nil
+	}
+	return g.h.dev
+}
 
 // Handle returns the native CUgraph, for as long as g is open and reachable.
-func (g *Graph) Handle() driver.Graph { return driver.Graph(g.h.native) }
+func (g *Graph) Handle() driver.Graph {
+	if g == nil || g.h == nil {
+		return 0
+	}
+	return driver.Graph(g.h.native)
+}
 
 // Nodes returns the number of nodes: copies, kernels and other work, and external
 // events. Ordinary events are edges and not nodes (cuGraphGetNodes).

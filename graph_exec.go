@@ -27,10 +27,20 @@ func newGraphExec(d *Device, native driver.GraphExec, k *held) *GraphExec {
 }
 
 // Device returns the device of the stream that was captured.
-func (x *GraphExec) Device() *Device { return x.h.dev }
+func (x *GraphExec) Device() *Device {
+	if x == nil || x.h == nil {
+		return nil
+	}
+	return x.h.dev
+}
 
 // Handle returns the native CUgraphExec, for as long as x is open and reachable.
-func (x *GraphExec) Handle() driver.GraphExec { return driver.GraphExec(x.h.native) }
+func (x *GraphExec) Handle() driver.GraphExec {
+	if x == nil || x.h == nil {
+		return 0
+	}
+	return driver.GraphExec(x.h.native)
+}
 
 // Launch enqueues on s all the work of the graph (cuGraphLaunch): it begins when
 // what is in s is done, and what is enqueued on s later comes after all of it. It

@@ -304,10 +304,16 @@ func (h *handle) freeMemory() driver.Result {
 
 // noteFree calls the function of [HostBuffer.AfterFree].
 func (h *handle) noteFree() {
-	if f := h.afterFree.Swap(nil); f != nil {
+	if h.kind != kindHostBuffer && h.kind != kindRegistered {
+		return
+	}
+	if f := h.afterFree.Swap(&noted); f != nil {
 		(*f)()
 	}
 }
+
+// noted stands for the function of AfterFree once the memory is free.
+var noted = func() {}
 
 // foreign reports whether h is a stream that the library did not make and that
 // can be destroyed; default streams cannot.

@@ -107,14 +107,24 @@ func newHostBuffer[T Element](d *Device, k kind, slice []T, at driver.DevicePtr)
 }
 
 // Len returns the number of elements.
-func (b *HostBuffer[T]) Len() int { return len(b.slice) }
+func (b *HostBuffer[T]) Len() int { return len(b.Slice()) }
 
 // Slice returns the memory itself. It must not be used after Close, nor while
 // a copy that reads or writes it is in flight.
-func (b *HostBuffer[T]) Slice() []T { return b.slice }
+func (b *HostBuffer[T]) Slice() []T {
+	if b == nil {
+		return nil
+	}
+	return b.slice
+}
 
 // Pointer returns the address by which devices use the memory.
-func (b *HostBuffer[T]) Pointer() driver.DevicePtr { return b.at }
+func (b *HostBuffer[T]) Pointer() driver.DevicePtr {
+	if b == nil {
+		return 0
+	}
+	return b.at
+}
 
 // Range returns the elements from to to-1 as a buffer of their own, which shares
 // the memory and is closed when b is.
@@ -122,6 +132,9 @@ func (b *HostBuffer[T]) Range(from, to int) (*HostBuffer[T], error) {
 	const op = "host buffer range"
 	if b == nil || b.h == nil {
 		return nil, invalid(op, "the host buffer is nil")
+	}
+	if b.h.closed() {
+		return nil, closed(op)
 	}
 	if err := checkRange(op, from, to, len(b.slice)); err != nil {
 		return nil, err
@@ -136,11 +149,24 @@ func (b *HostBuffer[T]) RecordStream(s *Stream) error { return recordStream(b, s
 
 // AfterFree has f called once when the memory is no longer pinned: after Close, when no
 // work in flight and no graph uses it any more. Memory that was registered can be unmapped
-// then. f is called on any goroutine and must not block; a later call of AfterFree
-// replaces it.
+// then. f is called on any goroutine, at once if that is so already, and must not block.
+// A later call of AfterFree replaces it; nil takes it back.
 func (b *HostBuffer[T]) AfterFree(f func()) {
-	if b != nil && b.h != nil && !b.part {
-		b.h.afterFree.Store(&f)
+	if b == nil || b.h == nil || b.part {
+		return
+	}
+	if f == nil {
+		f = func() {}
+	}
+	for {
+		old := b.h.afterFree.Load()
+		if old == &noted {
+			f()
+			return
+		}
+		if b.h.afterFree.CompareAndSwap(old, &f) {
+			return
+		}
 	}
 }
 

@@ -46,8 +46,8 @@ type ImportOptions struct {
 // itself, and the native event goes with the last.
 func (d *Driver) ImportEvent(t Token, opts *ImportOptions) (*Event, error) {
 	const op = "event import"
-	if d == nil {
-		return nil, invalid(op, "the driver is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	dev, from, err := d.checkToken(op, t, EventToken)
 	if err != nil {
@@ -86,8 +86,8 @@ func (d *Driver) ImportEvent(t Token, opts *ImportOptions) (*Event, error) {
 // own: each is closed by itself, and the memory is freed with the last.
 func ImportBuffer[T Element](d *Driver, t Token, opts *ImportOptions) (*Buffer[T], error) {
 	const op = "buffer import"
-	if d == nil {
-		return nil, invalid(op, "the driver is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	dev, from, err := d.checkToken(op, t, MemoryToken)
 	if err != nil {
@@ -165,8 +165,8 @@ func (d *Driver) checkToken(op string, t Token, want TokenKind) (*Device, origin
 // memory of this same process gives that again, see [ImportBuffer].
 func (d *Device) OpenMemory(h driver.IPCMemHandle) (*Buffer[uint8], error) {
 	const op = "buffer open"
-	if d == nil {
-		return nil, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	opened, extent, err := d.openMemory(op, h, origin{})
 	if err != nil {

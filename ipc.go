@@ -80,8 +80,8 @@ func (e *Event) createToExport(op string) (*handle, error) {
 // event again, see [Driver.ImportEvent].
 func (d *Device) OpenEvent(h driver.IPCEventHandle) (*Event, error) {
 	const op = "event open"
-	if d == nil {
-		return nil, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	opened, err := d.driver.sharing.open(op, d, sharedKey{EventToken, h}, origin{})
 	if err != nil {
@@ -101,8 +101,8 @@ func (d *Device) adoptEvent(h *handle) *Event {
 // error that names both.
 func EventFromIPCHandle(d *Device, handle []byte) (*Event, error) {
 	const op = "event open"
-	if d == nil {
-		return nil, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	var h driver.IPCEventHandle
 	if len(handle) != len(h) {

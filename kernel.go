@@ -78,14 +78,29 @@ func (k *Kernel) readParams() driver.Result {
 }
 
 // Name returns the kernel's name.
-func (k *Kernel) Name() string { return k.name }
+func (k *Kernel) Name() string {
+	if k == nil {
+		return ""
+	}
+	return k.name
+}
 
 // Module returns the module that the kernel belongs to.
-func (k *Kernel) Module() *Module { return k.m }
+func (k *Kernel) Module() *Module {
+	if k == nil {
+		return nil
+	}
+	return k.m
+}
 
 // Handle returns the native CUfunction, for as long as the module is open and
 // reachable.
-func (k *Kernel) Handle() driver.Func { return k.native }
+func (k *Kernel) Handle() driver.Func {
+	if k == nil {
+		return 0
+	}
+	return k.native
+}
 
 // String returns the kernel's name and device.
 func (k *Kernel) String() string {

@@ -63,8 +63,8 @@ func recordStream(m anyMemory, s *Stream) error {
 
 // sizeOf returns the bytes of n elements.
 func sizeOf[T Element](op string, d *Device, n int) (uint64, error) {
-	if d == nil {
-		return 0, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return 0, err
 	}
 	size := int(unsafe.Sizeof(*new(T)))
 	if n <= 0 || n > math.MaxInt/size {

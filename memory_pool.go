@@ -21,10 +21,13 @@ type MemoryPool struct {
 // somebody has set a threshold already. Where the device has no pools the error
 // matches errors.ErrUnsupported.
 func (d *Device) MemoryPool() (*MemoryPool, error) {
+	const op = "memory pool"
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
 	if p := d.pool.Load(); p != nil {
 		return p, nil
 	}
-	const op = "memory pool"
 	if has, err := d.Attribute(driver.AttributeMemoryPools); err != nil {
 		return nil, err
 	} else if has == 0 {
@@ -47,16 +50,38 @@ func (d *Device) MemoryPool() (*MemoryPool, error) {
 }
 
 // Device returns the device whose memory the pool gives out.
-func (p *MemoryPool) Device() *Device { return p.dev }
+func (p *MemoryPool) Device() *Device {
+	if p == nil {
+		return nil
+	}
+	return p.dev
+}
+
+// usable refuses what no device has given out.
+func (p *MemoryPool) usable(op string) error {
+	if p == nil || p.dev == nil {
+		return invalid(op, "the memory pool is nil")
+	}
+	return nil
+}
 
 // Handle returns the native CUmemoryPool.
-func (p *MemoryPool) Handle() driver.MemPool { return p.native }
+func (p *MemoryPool) Handle() driver.MemPool {
+	if p == nil {
+		return 0
+	}
+	return p.native
+}
 
 // SetReleaseThreshold says how many bytes the pool keeps, unused ones included,
 // when a device or a stream is waited for with Synchronize or SynchronizeContext;
 // what is more goes back to the system.
 func (p *MemoryPool) SetReleaseThreshold(bytes uint64) error {
-	return check("memory pool threshold",
+	const op = "memory pool threshold"
+	if err := p.usable(op); err != nil {
+		return err
+	}
+	return check(op,
 		p.dev.driver.api.MemPoolSetAttribute(p.native, driver.MemPoolReleaseThreshold, bytes))
 }
 
@@ -70,6 +95,10 @@ type PoolStats struct {
 
 // Stats returns the pool's figures at this moment (cuMemPoolGetAttribute).
 func (p *MemoryPool) Stats() (PoolStats, error) {
+	const op = "memory pool stats"
+	if err := p.usable(op); err != nil {
+		return PoolStats{}, err
+	}
 	var s PoolStats
 	for a, field := range map[driver.MemPoolAttribute]*uint64{
 		driver.MemPoolUsedCurrent:     &s.Used,
@@ -79,7 +108,7 @@ func (p *MemoryPool) Stats() (PoolStats, error) {
 	} {
 		v, r := p.dev.driver.api.MemPoolGetAttribute(p.native, a)
 		if r != driver.Success {
-			return PoolStats{}, failure("memory pool stats", r)
+			return PoolStats{}, failure(op, r)
 		}
 		*field = v
 	}
@@ -89,6 +118,9 @@ func (p *MemoryPool) Stats() (PoolStats, error) {
 // ResetHigh makes the high-water marks begin anew from the present figures.
 func (p *MemoryPool) ResetHigh() error {
 	const op = "memory pool reset"
+	if err := p.usable(op); err != nil {
+		return err
+	}
 	for _, a := range []driver.MemPoolAttribute{driver.MemPoolUsedHigh, driver.MemPoolReservedHigh} {
 		if r := p.dev.driver.api.MemPoolSetAttribute(p.native, a, 0); r != driver.Success {
 			return failure(op, r)
@@ -101,8 +133,12 @@ func (p *MemoryPool) ResetHigh() error {
 // keep bytes or all that it has is in use (cuMemPoolTrimTo). Memory whose release
 // the device has not come to is in use.
 func (p *MemoryPool) Trim(keep uint64) error {
+	const op = "memory pool trim"
+	if err := p.usable(op); err != nil {
+		return err
+	}
 	p.dev.concludeFrees()
-	return check("memory pool trim", p.dev.driver.relaxed(func() driver.Result {
+	return check(op, p.dev.driver.relaxed(func() driver.Result {
 		return p.dev.driver.api.MemPoolTrimTo(p.native, keep)
 	}))
 }

@@ -26,8 +26,8 @@ type Module struct {
 // is in the error's Detail.
 func (d *Device) LoadModule(image []byte) (*Module, error) {
 	const op = "module load"
-	if d == nil {
-		return nil, invalid(op, "the device is nil")
+	if err := d.usable(op); err != nil {
+		return nil, err
 	}
 	if err := checkImage(op, image); err != nil {
 		return nil, err
@@ -77,10 +77,20 @@ func (d *Device) loadHint(r driver.Result) string {
 }
 
 // Device returns the device that the module is loaded on.
-func (m *Module) Device() *Device { return m.h.dev }
+func (m *Module) Device() *Device {
+	if m == nil || m.h == nil {
+		return nil
+	}
+	return m.h.dev
+}
 
 // Handle returns the native CUmodule, for as long as m is open and reachable.
-func (m *Module) Handle() driver.Module { return driver.Module(m.h.native) }
+func (m *Module) Handle() driver.Module {
+	if m == nil || m.h == nil {
+		return 0
+	}
+	return driver.Module(m.h.native)
+}
 
 // Close unloads the module (cuModuleUnload), which blocks until all work on the
 // device is done. Calls of its kernels on other goroutines run to their end, and

@@ -31,6 +31,9 @@ func (d *Device) EnablePeerAccess(peer *Device) error {
 	if err != nil {
 		return err
 	}
+	if d == peer {
+		return &Error{Op: op, Err: errors.ErrUnsupported, Detail: "a device needs no access to itself"}
+	}
 	if !can {
 		return &Error{Op: op, Err: errors.ErrUnsupported, Detail: fmt.Sprintf("device %d cannot reach device %d directly", d.index, peer.index)}
 	}
@@ -57,8 +60,11 @@ func (d *Device) EnablePeerAccess(peer *Device) error {
 }
 
 func (d *Device) checkPeer(op string, peer *Device) error {
+	if err := d.usable(op); err != nil {
+		return err
+	}
 	switch {
-	case peer == nil:
+	case peer == nil || peer.driver == nil:
 		return invalid(op, "the peer is nil")
 	case d.driver != peer.driver:
 		return twoDrivers(op)

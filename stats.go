@@ -19,6 +19,9 @@ type Stats struct {
 // Stats returns the counts at this moment. Any goroutine may call it; it makes
 // no driver call.
 func (d *Driver) Stats() Stats {
+	if d == nil {
+		return Stats{}
+	}
 	return Stats{
 		Streams:         int(d.live[kindStream].Load()),
 		ExternalStreams: int(d.live[kindExternalStream].Load()),

@@ -43,6 +43,9 @@ type StreamOptions struct {
 // the defaults. Each created stream is distinct from all others until closed.
 func (d *Device) NewStream(opts *StreamOptions) (*Stream, error) {
 	const op = "stream create"
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
 	if opts == nil {
 		opts = &StreamOptions{}
 	}
@@ -84,7 +87,12 @@ func (d *Device) wrap(native driver.Stream, k kind) *Stream {
 // It is the current stream until another is set, see [WithStream]. Calls on it
 // cost a little more than on created streams, because the driver must be told
 // the device each time.
-func (d *Device) DefaultStream() *Stream { return &d.defaultStream }
+func (d *Device) DefaultStream() *Stream {
+	if d == nil {
+		return nil
+	}
+	return &d.defaultStream
+}
 
 // Device returns the stream's device.
 func (s *Stream) Device() *Device {

@@ -22,6 +22,9 @@ type WaitStats struct {
 // WaitStats returns the figures at this moment. Any goroutine may call it; it makes
 // no driver call.
 func (d *Driver) WaitStats() WaitStats {
+	if d == nil {
+		return WaitStats{}
+	}
 	c := &d.waits
 	return WaitStats{
 		Waiting:   int(c.waiting.Load()),
