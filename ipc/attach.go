@@ -42,24 +42,26 @@ func Buffer[T cuda.Element](ctx context.Context, s *Session, drv *cuda.Driver, n
 // under a name, or the session is over: time to close what was attached. It is closed
 // already if nothing of the name is offered.
 func (s *Session) Withdrawn(name string) <-chan struct{} {
-	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if r := s.remotes[name]; r != nil {
-			return r.withdrawn
-		}
+	if !s.made() {
+		return past
 	}
-	none := make(chan struct{})
-	close(none)
-	return none
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.remotes[name]; r != nil {
+		return r.withdrawn
+	}
+	return past
 }
 
 // attach attaches a *cuda.Event or a *cuda.Buffer.
 func attach[X io.Closer](ctx context.Context, s *Session, what string, drv *cuda.Driver, name string, open func(cuda.Token, *cuda.ImportOptions) (X, error)) (x X, err error) {
 	var none X
 	op := fmt.Sprintf("session %s %q", what, name)
-	if s == nil || drv == nil {
-		return none, invalid(op, "the session or the driver is nil")
+	if err := s.usable(op); err != nil {
+		return none, err
+	}
+	if drv == nil {
+		return none, invalid(op, "the driver is nil")
 	}
 	r, err := s.find(ctx, op, name)
 	if err != nil {
@@ -67,10 +69,16 @@ func attach[X io.Closer](ctx context.Context, s *Session, what string, drv *cuda
 	}
 	a := new(attachment)
 	letGo := sync.OnceFunc(func() { s.letGo(r, a) })
+	opened := false
+	defer func() {
+		if !opened { // also if open panics: else the exporter would wait for ever
+			letGo()
+		}
+	}()
 	if x, err = open(r.token, &cuda.ImportOptions{Closed: letGo}); err != nil {
-		letGo()
 		return none, &cuda.Error{Op: op, Err: err}
 	}
+	opened = true
 	s.mu.Lock()
 	left := s.left
 	if !left {

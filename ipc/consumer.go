@@ -45,8 +45,11 @@ type Batch[T cuda.Element] struct {
 // device of drv that it is on. The consumer must be closed.
 func NewConsumer[T cuda.Element](ctx context.Context, s *Session, drv *cuda.Driver, name string) (*Consumer[T], error) {
 	const op = "ring consume"
-	if s == nil || drv == nil {
-		return nil, &cuda.Error{Op: op, Err: cuda.ErrInvalid, Detail: "the session or the driver is nil"}
+	if err := s.usable(op); err != nil {
+		return nil, err
+	}
+	if drv == nil {
+		return nil, invalid(op, "the driver is nil")
 	}
 	if err := checkRing(op, name, 1, 1); err != nil {
 		return nil, err
@@ -146,10 +149,20 @@ func (c *Consumer[T]) accept(ctx context.Context, op string, drv *cuda.Driver, m
 }
 
 // Device returns the device that the memory is on.
-func (c *Consumer[T]) Device() *cuda.Device { return c.buffer.Device() }
+func (c *Consumer[T]) Device() *cuda.Device {
+	if !c.made() {
+		return nil
+	}
+	return c.ring.dev
+}
 
 // Slots returns the number of buffers.
-func (c *Consumer[T]) Slots() int { return c.ring.slots }
+func (c *Consumer[T]) Slots() int {
+	if !c.made() {
+		return 0
+	}
+	return c.ring.slots
+}
 
 // Next returns the next batch. What is enqueued on s from now on waits until the
 // producer has filled it. The host waits only if it is ahead of the device by all slots
@@ -162,8 +175,8 @@ func (c *Consumer[T]) Slots() int { return c.ring.slots }
 // come first. If all slots are with the caller the error matches [cuda.ErrInvalid].
 func (c *Consumer[T]) Next(ctx context.Context, s *cuda.Stream) (Batch[T], error) {
 	const op = "ring consume"
-	if c == nil || c.ring == nil {
-		return Batch[T]{}, invalid(op, "the consumer is nil")
+	if err := c.usable(op); err != nil {
+		return Batch[T]{}, err
 	}
 	r := c.ring
 	if err := r.fits(op, s); err != nil {
@@ -214,7 +227,7 @@ func (b Batch[T]) Confirm(ctx context.Context) error {
 // It blocks until the device no longer uses the memory, and tells the producer.
 // Closing again is nil; closing the session closes its rings.
 func (c *Consumer[T]) Close() error {
-	if c == nil || c.ring == nil {
+	if !c.made() {
 		return nil
 	}
 	r := c.ring

@@ -133,7 +133,8 @@
 // work at any time; the session protects from accidents and from strangers, and not from
 // a hostile process of the same user. What comes over the socket is checked all the same:
 // an end that does not keep to the protocol is told so and dropped ([ErrProtocol]), and
-// one that does not read, or says too much, cannot make the other run out of memory.
+// one that does not read, or says too much, cannot make the other run out of memory or of
+// files.
 //
 // The two processes must be in the same PID namespace, because otherwise one could not
 // see the other die. In containers: share the PID namespace, /dev/shm, which events need,

@@ -21,6 +21,12 @@ var (
 // errNotReading: the peer has not read what was sent to it.
 var errNotReading = errors.New("the other process does not read")
 
+// refusal is [ErrRefused] by [Options.Allow]. What that says is in the error's detail.
+type refusal struct{ why error }
+
+func (refusal) Error() string     { return ErrRefused.Error() }
+func (r refusal) Unwrap() []error { return []error{ErrRefused, r.why} }
+
 type protocolError struct{}
 
 func (protocolError) Error() string        { return "the protocol was broken" }

@@ -89,7 +89,7 @@ func greet(op string, l link, peer Credentials, opts *Options, inTime func() boo
 		return fail(codeUnreachable, cuda.ErrUnreachable, "one process is outside of the PID namespace of the other, which could not see it die; let both run in the same")
 	}
 	if err := opts.Allow(peer); err != nil {
-		return fail(codeRefused, fmt.Errorf("%w: %w", ErrRefused, err), "process %d: %v", peer.PID, err)
+		return fail(codeRefused, refusal{err}, "process %d: %v", peer.PID, err)
 	}
 	self, err := opts.processes.Find(0)
 	if err != nil {
@@ -123,7 +123,7 @@ func greet(op string, l link, peer Credentials, opts *Options, inTime func() boo
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(writeErr, os.ErrDeadlineExceeded) && m.Type != typeError:
 		return fail(codeProtocol, os.ErrDeadlineExceeded, "process %d did not say hello in time", peer.PID)
 	case err != nil || writeErr != nil && m.Type != typeError:
-		return fail("", cuda.ErrPeerGone, "process %d has closed the connection: %v", peer.PID, errors.Join(writeErr, err))
+		return fail("", cuda.ErrPeerGone, "%s", parted(peer.PID, errors.Join(writeErr, err), "hello"))
 	case m.Type == typeError:
 		return nil, "", tell(peer.PID, m).error(op)
 	case m.Type != typeHello:

@@ -35,9 +35,13 @@ const (
 	// pendingLimit is how many may wait at all before the session stops reading: those
 	// of a channel that has a receiver will go soon.
 	pendingLimit = 256
+	// fileLimit is how many of those that wait may have a file, in both cases.
+	fileLimit = 64
 )
 
-func (c *channels) overflowing() bool { return len(c.pending) >= pendingLimit && c.next() >= 0 }
+func (c *channels) overflowing() bool {
+	return (len(c.pending) >= pendingLimit || c.files() >= fileLimit) && c.next() >= 0
+}
 
 // next returns the index of the first message that somebody wants, or -1.
 func (c *channels) next() int {
@@ -131,6 +135,8 @@ func (s *Session) receiveMessage(m message, file *os.File) error {
 		err = violated("a message for %q after its goodbye", m.Name)
 	case c.receivers[m.Name] == nil && c.unclaimed(m.Name) == unclaimedLimit:
 		err = violated("more than %d messages for %q, which nobody receives", unclaimedLimit, m.Name)
+	case file != nil && c.receivers[m.Name] == nil && c.files() >= fileLimit:
+		err = violated("more than %d files that nobody receives", fileLimit)
 	case len(c.pending) >= 2*pendingLimit:
 		err = violated("more than %d messages that nobody receives", 2*pendingLimit)
 	}
@@ -148,6 +154,16 @@ func (s *Session) receiveMessage(m message, file *os.File) error {
 func (c *channels) unclaimed(channel string) (n int) {
 	for _, d := range c.pending {
 		if d.channel == channel {
+			n++
+		}
+	}
+	return n
+}
+
+// files counts those that wait.
+func (c *channels) files() (n int) {
+	for _, d := range c.pending {
+		if d.file != nil {
 			n++
 		}
 	}

@@ -51,16 +51,14 @@ func (w *wire) read() (_ []byte, _ *os.File, err error) {
 		}
 		return nil, nil, err
 	}
-	switch len(files) {
-	case 0:
+	if len(files) == 0 {
 		return body, nil, nil
-	case 1:
-		return body, os.NewFile(uintptr(files[0]), "received file"), nil
 	}
-	return nil, nil, violated("%d files with a message", len(files))
+	return body, os.NewFile(uintptr(files[0]), "received file"), nil
 }
 
-// fill fills b, and appends the files that come with it.
+// fill fills b, and appends the files that come with it. The second is one too many, and
+// ends it at once: a message that never ends must not bring ever more.
 func (w *wire) fill(b []byte, files *[]int) error {
 	for got := 0; got < len(b); {
 		n, oobn, flags, _, err := w.c.ReadMsgUnix(b[got:], w.oob)
@@ -77,6 +75,8 @@ func (w *wire) fill(b []byte, files *[]int) error {
 		switch {
 		case flags&syscall.MSG_CTRUNC != 0:
 			return violated("too many files with a message")
+		case len(*files) > 1:
+			return violated("%d files with a message", len(*files))
 		case (err == nil || errors.Is(err, io.EOF)) && n == 0:
 			if got > 0 {
 				return io.ErrUnexpectedEOF
@@ -164,6 +164,12 @@ func (w *wire) write(frame []byte, f *os.File) error {
 func (w *wire) readBy(t time.Time)  { _ = w.c.SetReadDeadline(t) }
 func (w *wire) writeBy(t time.Time) { _ = w.c.SetWriteDeadline(t) }
 func (w *wire) close()              { _ = w.c.Close() }
+
+// hungUp reports whether the other end has closed the connection: with what it had not
+// read yet, if it was reset.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
 
 // duplicate returns another descriptor of the same file.
 func duplicate(f *os.File) (*os.File, error) {

@@ -27,4 +27,6 @@ func newLink(*net.UnixConn) link { return nil }
 
 func credentials(*net.UnixConn) (Credentials, error) { return Credentials{}, errors.ErrUnsupported }
 
+func hungUp(error) bool { return false }
+
 func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -92,8 +92,8 @@ func checkPath(op, path string) error {
 // matches [cuda.ErrClosed].
 func (l *Listener) Accept(ctx context.Context) (*Session, error) {
 	const op = "accept"
-	if l == nil {
-		return nil, invalid(op, "the listener is nil")
+	if err := l.usable(op); err != nil {
+		return nil, err
 	}
 	select {
 	case s := <-l.ready:
@@ -106,13 +106,19 @@ func (l *Listener) Accept(ctx context.Context) (*Session, error) {
 }
 
 // Addr returns the address of the socket.
-func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
+func (l *Listener) Addr() net.Addr {
+	a := &net.UnixAddr{Net: "unix"}
+	if l.made() {
+		a.Name = l.path
+	}
+	return a
+}
 
 // Close ends the listening, and removes the socket. Sessions that were accepted go on;
 // those that were not yet are told that this end has left. It does not wait for that,
 // nor for [Options.Allow], which may call it. Closing again does nothing.
 func (l *Listener) Close() error {
-	if l == nil {
+	if !l.made() {
 		return nil
 	}
 	return l.close()

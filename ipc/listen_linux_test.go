@@ -3,6 +3,7 @@ package ipc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -188,6 +189,7 @@ func TestRefusal(t *testing.T) {
 	_, err = Dial(t.Context(), l.path, refuse)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorIs(t, err, no)
+	require.EqualError(t, err, fmt.Sprintf("cuda: dial %q: refused: process %d: not on a Sunday", l.path, os.Getpid()))
 	_, err = l.Accept(within(t, soon))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 

@@ -71,6 +71,14 @@ func identityOf(p driver.Process) identity {
 	return identity{p.PID, p.Start, p.Boot.String(), p.Namespace}
 }
 
+// kind names the type with its article.
+func (m message) kind() string {
+	if m.Type == typeOffer || m.Type == typeError {
+		return "an " + m.Type
+	}
+	return "a " + m.Type
+}
+
 // encode returns the frame of a message. The text of an error may be a user's, of any
 // length.
 func encode(m message) ([]byte, error) {

@@ -42,8 +42,8 @@ func (s *Session) Offer(name string, x Shared) error {
 // offerNamed is Offer under any name.
 func (s *Session) offerNamed(name string, x Shared) error {
 	op := fmt.Sprintf("session offer %q", name)
-	if s == nil {
-		return invalid(op, "the session is nil")
+	if err := s.usable(op); err != nil {
+		return err
 	}
 	if err := checkName(name); err != nil {
 		return invalid("session offer", "%v", err)
@@ -111,8 +111,8 @@ func (s *Session) offer(op string, o *offer, t cuda.Token) error {
 // nil for what is no longer there.
 func (s *Session) Withdraw(ctx context.Context, name string) error {
 	op := fmt.Sprintf("session withdraw %q", name)
-	if s == nil {
-		return invalid(op, "the session is nil")
+	if err := s.usable(op); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	o := s.offers[name]

@@ -40,11 +40,15 @@ type Slot[T cuda.Element] struct {
 
 // NewProducer offers the peer of s a ring of slots buffers, of length elements each, in
 // the memory of d, which it allocates. It waits until the peer has taken the ring by
-// [NewConsumer] under the same name. It must be closed.
+// [NewConsumer] under the same name, which is 1 to 228 bytes of printable text. It must be
+// closed.
 func NewProducer[T cuda.Element](ctx context.Context, s *Session, d *cuda.Device, name string, slots, length int) (*Producer[T], error) {
 	const op = "ring produce"
-	if s == nil || d == nil {
-		return nil, &cuda.Error{Op: op, Err: cuda.ErrInvalid, Detail: "the session or the device is nil"}
+	if err := s.usable(op); err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, invalid(op, "the device is nil")
 	}
 	if err := checkRing(op, name, slots, length); err != nil {
 		return nil, err
@@ -130,10 +134,20 @@ func parts[T cuda.Element](b *cuda.Buffer[T], slots int) (all []*cuda.Buffer[T],
 }
 
 // Device returns the device that the memory is on.
-func (p *Producer[T]) Device() *cuda.Device { return p.ring.dev }
+func (p *Producer[T]) Device() *cuda.Device {
+	if !p.made() {
+		return nil
+	}
+	return p.ring.dev
+}
 
 // Slots returns the number of buffers.
-func (p *Producer[T]) Slots() int { return p.ring.slots }
+func (p *Producer[T]) Slots() int {
+	if !p.made() {
+		return 0
+	}
+	return p.ring.slots
+}
 
 // Next returns the slot of the next batch. What is enqueued on s from now on waits until
 // the consumer is done with what was in it before. The host waits only if it is ahead of
@@ -142,8 +156,8 @@ func (p *Producer[T]) Slots() int { return p.ring.slots }
 // [cuda.ErrPeerGone], and if it has closed the ring or its session, [ErrLeft].
 func (p *Producer[T]) Next(ctx context.Context, s *cuda.Stream) (Slot[T], error) {
 	const op = "ring produce"
-	if p == nil || p.ring == nil {
-		return Slot[T]{}, invalid(op, "the producer is nil")
+	if err := p.usable(op); err != nil {
+		return Slot[T]{}, err
 	}
 	r := p.ring
 	if err := r.fits(op, s); err != nil {
@@ -183,8 +197,8 @@ func (b Slot[T]) Send(s *cuda.Stream) error {
 // lost.
 func (p *Producer[T]) Flush(ctx context.Context) error {
 	const op = "ring flush"
-	if p == nil || p.ring == nil {
-		return invalid(op, "the producer is nil")
+	if err := p.usable(op); err != nil {
+		return err
 	}
 	r := p.ring
 	if r.isClosed() {
@@ -199,7 +213,7 @@ func (p *Producer[T]) Flush(ctx context.Context) error {
 // after it: if one of these was sent it is lost, and the error says so. Closing again is
 // nil; closing the session closes its rings.
 func (p *Producer[T]) Close() error {
-	if p == nil || p.ring == nil {
+	if !p.made() {
 		return nil
 	}
 	r := p.ring

@@ -97,7 +97,7 @@ func TestProtocolErrors(t *testing.T) {
 		"leaves twice":       {[]message{leave, leave}, "second goodbye"},
 		"offers after leave": {[]message{leave, offer(1, "x")}, "after its goodbye"},
 		"talks after leave":  {[]message{leave, {Type: typeMessage, Name: "x"}}, "after its goodbye"},
-		"missing file":       {[]message{{Type: typeMessage, Name: "x", File: true}}, "file"},
+		"missing file":       {[]message{{Type: typeMessage, Name: "x", File: true}}, "a message that announces a file, and came without one"},
 		"hoards":             {chatter(2*pendingLimit + 1), "nobody receives"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,9 +142,10 @@ func TestFilesThatMustNotBe(t *testing.T) {
 		n    int
 		told string
 	}{
-		"with an offer":     {message{Type: typeLeave}, 1, "file"},
+		"with an offer":     {message{Type: typeOffer, ID: 1, Name: "x", Token: token(t)}, 1, "an offer that came with a file that it does not announce"},
+		"with a goodbye":    {message{Type: typeLeave, File: true}, 1, "a file with a leave"},
 		"two":               {message{Type: typeMessage, Name: "x", File: true}, 2, "2 files"},
-		"undeclared":        {message{Type: typeMessage, Name: "x"}, 1, "file"},
+		"undeclared":        {message{Type: typeMessage, Name: "x"}, 1, "a message that came with a file that it does not announce"},
 		"more than fits in": {message{Type: typeMessage, Name: "x", File: true}, 50, "files"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,9 +193,7 @@ func TestCutOff(t *testing.T) {
 		toldBy(t, s.Done())
 		require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
 		require.NotErrorIs(t, s.Err(), ErrProtocol)
-		if part == "" {
-			require.ErrorContains(t, s.Err(), "without a goodbye")
-		}
+		require.ErrorContains(t, s.Err(), "without a goodbye")
 	}
 }
 

@@ -118,7 +118,7 @@ func (s *Session) write() {
 				s.disconnect(s.ended)
 			} else { // perhaps the peer has said why
 				s.queue.over = true
-				s.lose("the connection is broken: " + err.Error())
+				s.lose(parted(s.peer.PID, err, "goodbye"))
 			}
 			s.notify()
 			return

@@ -3,7 +3,7 @@ package ipc
 import (
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"os"
 
 	"github.com/purecuda/cuda"
@@ -62,12 +62,26 @@ func (s *Session) goesOn(err error) bool {
 		s.disconnect(t.reason)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.disconnect(s.dying)
-	case err == io.EOF:
-		s.disconnect(reason{cuda.ErrPeerGone, fmt.Sprintf("process %d has closed the connection without a goodbye", s.peer.PID)})
 	default:
-		s.disconnect(reason{cuda.ErrPeerGone, "the connection is broken: " + err.Error()})
+		s.disconnect(reason{cuda.ErrPeerGone, parted(s.peer.PID, err, "goodbye")})
 	}
 	return false
+}
+
+// parted says how the connection to a process was lost, by the error of a read or a write,
+// before the process has said what it should.
+func parted(pid int, err error, unsaid string) string {
+	switch {
+	case hungUp(err):
+		return fmt.Sprintf("process %d has closed the connection without a %s", pid, unsaid)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Sprintf("process %d has not read for %v what was sent to it", pid, writeTimeout)
+	}
+	// The package net adds the path of the socket: that which it had while it was made.
+	if e := (*net.OpError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return fmt.Sprintf("the connection to process %d is broken: %v", pid, err)
 }
 
 // told is the reason that the peer gave for breaking off.
@@ -94,8 +108,12 @@ func tell(pid int, m message) told {
 // receive acts on a message. The caller holds mu.
 func (s *Session) receive(body []byte, file *os.File) error {
 	m, err := decode(body)
-	if err == nil && m.File != (file != nil) {
-		err = violated("a %s that says %v of whether a file comes with it", m.Type, m.File)
+	switch {
+	case err != nil:
+	case m.File && file == nil:
+		err = violated("%s that announces a file, and came without one", m.kind())
+	case !m.File && file != nil:
+		err = violated("%s that came with a file that it does not announce", m.kind())
 	}
 	if err == nil && m.Type == typeMessage {
 		return s.receiveMessage(m, file)
@@ -103,7 +121,7 @@ func (s *Session) receive(body []byte, file *os.File) error {
 	if file != nil {
 		file.Close()
 		if err == nil {
-			err = violated("a file with a message of type %s", m.Type)
+			err = violated("a file with %s", m.kind())
 		}
 	}
 	if err != nil {
@@ -113,7 +131,7 @@ func (s *Session) receive(body []byte, file *os.File) error {
 	case m.Type == typeError:
 		return tell(s.peer.PID, m)
 	case s.gotBye:
-		return violated("a %s after its bye", m.Type)
+		return violated("%s after its bye", m.kind())
 	}
 	switch m.Type {
 	case typeOffer:

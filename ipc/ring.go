@@ -114,10 +114,17 @@ type ringReady struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// maxSlots is how many buffers a ring can have.
-const maxSlots = 1024
+const (
+	// maxSlots is how many buffers a ring can have.
+	maxSlots = 1024
+	// ringNameLimit leaves room for the rest of memoryName, with any number.
+	ringNameLimit = nameLimit - len("ring 18446744073709551615: ")
+)
 
 func checkRing(op, name string, slots, length int) error {
+	if name == "" || len(name) > ringNameLimit {
+		return invalid(op, "the name of a ring has 1 to %d bytes, this has %d", ringNameLimit, len(name))
+	}
 	if err := checkName(name); err != nil {
 		return invalid(op, "%v", err)
 	}
@@ -211,11 +218,13 @@ func (r *ring) free(memory io.Closer) error {
 // fits refuses streams that cannot order a ring's batches: what is captured runs later, or
 // never, or twice.
 func (r *ring) fits(op string, s *cuda.Stream) error {
-	if s == nil {
+	switch d := s.Device(); {
+	case d == nil:
 		return invalid(op, "the stream is nil")
-	}
-	if s.Device() != r.dev {
-		return &cuda.Error{Op: op, Err: cuda.ErrDeviceMismatch, Detail: fmt.Sprintf("the ring is on device %d, the stream of device %d", r.dev.Index(), s.Device().Index())}
+	case d.Driver() != r.dev.Driver():
+		return &cuda.Error{Op: op, Err: cuda.ErrDeviceMismatch, Detail: "they come from two different drivers: the stream must be of the driver that the ring was made with"}
+	case d != r.dev:
+		return &cuda.Error{Op: op, Err: cuda.ErrDeviceMismatch, Detail: fmt.Sprintf("the ring is on device %d, the stream of device %d", r.dev.Index(), d.Index())}
 	}
 	capturing, err := s.IsCapturing()
 	switch {

@@ -27,13 +27,15 @@ func TestRingArguments(t *testing.T) {
 		{"r", 1, -1, "-1 elements"},
 		{"r", 2, math.MaxInt, "elements"},
 		{"r", 3, math.MaxInt/3 + 1, "elements"},
-		{"", 1, 1, "1 to 255 bytes"},
+		{"", 1, 1, "the name of a ring has 1 to 228 bytes, this has 0"},
 		{"a\nb", 1, 1, "printable"},
-		{strings.Repeat("n", 255), 1, 1, "bytes"}, // the channel's name is longer
+		{strings.Repeat("n", 229), 1, 1, "the name of a ring has 1 to 228 bytes, this has 229"},
+		{strings.Repeat("n", 250), 1, 1, "this has 250"},
 	} {
 		_, err := NewProducer[uint32](within(t, 200*time.Millisecond), d.a.Session, d.a.dev, test.name, test.slots, test.length)
 		require.ErrorIs(t, err, cuda.ErrInvalid, "%+v", test)
 		require.ErrorContains(t, err, test.says)
+		require.ErrorContains(t, err, "ring produce")
 	}
 	_, err := NewProducer[uint32](t.Context(), nil, d.a.dev, "r", 1, 1)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
@@ -43,14 +45,41 @@ func TestRingArguments(t *testing.T) {
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	_, err = NewConsumer[uint32](t.Context(), d.b.Session, nil, "r")
 	require.ErrorIs(t, err, cuda.ErrInvalid)
-	_, err = NewConsumer[uint32](within(t, 200*time.Millisecond), d.b.Session, d.b.drv, "a\tb")
-	require.ErrorIs(t, err, cuda.ErrInvalid)
+	for _, name := range []string{"a\tb", strings.Repeat("n", 229)} {
+		_, err = NewConsumer[uint32](within(t, 200*time.Millisecond), d.b.Session, d.b.drv, name)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+	}
 
 	p, c := d.ring(t, 2, 4)
 	require.Equal(t, 2, p.Slots())
 	require.Equal(t, 2, c.Slots())
 	require.Same(t, d.b.dev, c.Device())
 	becomes(t, func() bool { return d.a.drv.Stats().Buffers == 2 }) // this ring's, and the offer of it
+}
+
+// A name of the greatest length fits with every number that a ring can get.
+func TestRingLongestName(t *testing.T) {
+	d := newDuo(t)
+	d.a.rings.last = math.MaxUint64 - 1
+	p, c := newTestRing(t, d.a, d.b, strings.Repeat("n", 228), 2, 4)
+	send(t, p, d.a.stream, 1)
+	take(t, c, d.b.stream).has(t, 1)
+}
+
+// Streams that are not of the ring's device say why.
+func TestRingStreams(t *testing.T) {
+	d := newDuo(t)
+	p, c := d.ring(t, 2, 4)
+	_, err := p.Next(t.Context(), d.b.stream)
+	require.ErrorIs(t, err, cuda.ErrDeviceMismatch)
+	require.ErrorContains(t, err, "they come from two different drivers")
+	_, err = c.Next(t.Context(), d.a.stream)
+	require.ErrorContains(t, err, "they come from two different drivers")
+	for _, s := range []*cuda.Stream{nil, new(cuda.Stream)} {
+		_, err = p.Next(t.Context(), s)
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		require.ErrorContains(t, err, "the stream is nil")
+	}
 }
 
 // More memory than there is: the consumer is told too, and the name can be used again.

@@ -91,17 +91,30 @@ func newSession(l link, peer Credentials, process, self driver.Process, procs *d
 }
 
 // Peer returns who is at the other end.
-func (s *Session) Peer() Credentials { return s.peer }
+func (s *Session) Peer() Credentials {
+	if !s.made() {
+		return Credentials{}
+	}
+	return s.peer
+}
 
 // Done returns a channel that is closed when the session is over: the peer has said
 // goodbye or begins to die, the connection is broken, or this end was closed. What was
 // offered and attached stays valid as long as it is needed, see the package's
 // documentation.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} {
+	if !s.made() {
+		return past
+	}
+	return s.done
+}
 
 // Err returns nil until Done is closed, and then why: the error matches [ErrLeft],
 // [cuda.ErrPeerGone], [ErrProtocol], or, after Close, [cuda.ErrClosed].
 func (s *Session) Err() error {
+	if err := s.usable("session"); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended.rule == nil {
@@ -111,7 +124,12 @@ func (s *Session) Err() error {
 }
 
 // String names the session by the peer.
-func (s *Session) String() string { return fmt.Sprintf("ipc.Session(process %d)", s.peer.PID) }
+func (s *Session) String() string {
+	if !s.made() {
+		return "ipc.Session(nil)"
+	}
+	return fmt.Sprintf("ipc.Session(process %d)", s.peer.PID)
+}
 
 // farewell is how long Close waits at most until the goodbye is written.
 const farewell = time.Second
@@ -125,7 +143,7 @@ const farewell = time.Second
 // A process that ends itself right after that takes back what the peer may still use:
 // call [Session.Shutdown] instead.
 func (s *Session) Close() error {
-	if s == nil {
+	if !s.made() {
 		return nil
 	}
 	closed := s.rings.close()
@@ -162,12 +180,13 @@ func (s *Session) Close() error {
 // offered, or is gone. If ctx ends first the error matches ctx.Err(), and what the
 // peer still uses stays alive.
 func (s *Session) Shutdown(ctx context.Context) error {
-	if s == nil {
-		return nil
+	const op = "session shutdown"
+	if err := s.usable(op); err != nil {
+		return err
 	}
 	err := s.Close()
 	if waitErr := s.wait(ctx, func() bool { return len(s.offers) == 0 }); waitErr != nil {
-		waitErr = &cuda.Error{Op: "session shutdown", Err: waitErr, Detail: fmt.Sprintf("process %d has not let go of all that was offered to it", s.peer.PID)}
+		waitErr = &cuda.Error{Op: op, Err: waitErr, Detail: fmt.Sprintf("process %d has not let go of all that was offered to it", s.peer.PID)}
 		return errors.Join(err, waitErr)
 	}
 	return err

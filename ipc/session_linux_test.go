@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -197,6 +198,21 @@ func TestNilSession(t *testing.T) {
 	_, err = l.Accept(t.Context())
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.NoError(t, l.Close())
+}
+
+// A panic on the way to an attachment leaves nothing that the exporter would wait for.
+func TestPanicWhileAttaching(t *testing.T) {
+	a, b := pair(t)
+	x := a.memory(t, 1)
+	require.NoError(t, a.Offer("x", x))
+	require.NoError(t, x.Close())
+	require.PanicsWithValue(t, "below", func() {
+		_, _ = attach(t.Context(), b.Session, "event", b.drv, "x", func(cuda.Token, *cuda.ImportOptions) (*cuda.Event, error) { panic("below") })
+	})
+	require.Zero(t, b.attachedNow())
+	require.Equal(t, []float32{1}, b.read(t, b.attach(t, "x")))
+	require.NoError(t, b.Session.Close())
+	require.NoError(t, a.Shutdown(within(t, 5*time.Second)))
 }
 
 // Every order in which the two ends can let go of something.
