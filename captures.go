@@ -92,6 +92,12 @@ func (s *Stream) notCapturing(op string, others bool) error {
 	return &Error{Op: op, Err: ErrCapturing, Detail: s.String() + ": do it before the capture or after it"}
 }
 
+// neverCaptured refuses a wait of s, a default stream, for a part of a capture.
+func (s *Stream) neverCaptured(op string) error {
+	return &Error{Op: op, Err: ErrCapturing,
+		Detail: s.String() + " would have to wait for a part of a capture, and a default stream can be in none: take a created stream"}
+}
+
 // outside refuses a wait of s, which is being captured, for what is no part of
 // the capture: the driver would end it.
 func (s *Stream) outside(op, what string) error {

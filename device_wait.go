@@ -106,18 +106,15 @@ func (rs *rounds) join(d *Device) *handle {
 
 // run runs rounds until no wait wants one.
 func (rs *rounds) run(d *Device) {
-	for {
-		rs.mu.Lock()
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for rs.running != nil {
 		r := rs.running
 		rs.mu.Unlock()
-		if r == nil {
-			return
-		}
 		result := d.synchronizeBesideCaptures()
 		r.result.Store(int64(result) + 1)
 		rs.mu.Lock()
 		rs.running, rs.next = rs.next, nil
-		rs.mu.Unlock()
 	}
 }
 

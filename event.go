@@ -120,7 +120,10 @@ func (e *Event) waitOn(op string, h *handle, s *Stream) error {
 		return twoDrivers(op)
 	}
 	if h.orphaned() { // s would never run again, unless it is done
-		_, err := e.Query()
+		done, err := e.Query()
+		if !done && err == nil { // it is being recorded
+			err = peerGone(op)
+		}
 		return named(err, op)
 	}
 	if e.opts.External || s.dev.driver.captures.active.Load() != 0 {
@@ -143,6 +146,9 @@ func (e *Event) waitAmid(op string, h *handle, s *Stream) error {
 	native := driver.Event(h.native)
 	if e.opts.External {
 		return e.endWait(op, h, s, s.waitExternal(native))
+	}
+	if s.isDefault && h.notCaptured(op) != nil {
+		return s.neverCaptured(op)
 	}
 	if c := s.capture(); c != nil && h.captured.Load() != c.id {
 		switch {

@@ -28,7 +28,7 @@ func (e *Event) record(op string, s *Stream) error {
 	}
 	rec := h.covers.begin(s.h)
 	runtime.KeepAlive(e) // until then a collected e would close h
-	if h.closed() || h.waits.Load() != 0 && !h.covers.void.Load() {
+	if h.closed() || h.replaced.Load() || h.waits.Load() != 0 && !h.covers.void.Load() {
 		h.covers.abandon(rec)
 		h.releaseAfterRecord()
 		return e.recordNew(op, s, h)
@@ -62,8 +62,18 @@ func (e *Event) recordable(op string, h *handle, s *Stream) (*handle, error) {
 
 // recordNew gives e a new native event, which it records before anybody can see it. e
 // had old, or none. If somebody on the host waits for the last record, they keep old.
-// It lets go of s.
+// Who records meanwhile finds old waited for, and does not record that but a new one too:
+// else their record, which may be behind work that this one is not behind, would go with
+// old. It lets go of s.
 func (e *Event) recordNew(op string, s *Stream, old *handle) error {
+	if old != nil {
+		old.waits.Add(1)
+		defer func() {
+			if old.lastWaited() {
+				old.closeUnneeded()
+			}
+		}()
+	}
 	e.mu.Lock()
 	isClosed, changed := e.closed, e.h.Load() != old || old != nil && old.covers.void.Load()
 	e.mu.Unlock()
@@ -104,10 +114,7 @@ func (e *Event) replace(old, h *handle) bool {
 	e.cleanup.Stop()
 	e.adopt(h)
 	e.former = append(slices.DeleteFunc(e.former, (*handle).closed), old)
-	old.replaced.Store(true)
-	if old.waits.Load() == 0 {
-		old.closeUnneeded()
-	}
+	old.replaced.Store(true) // it goes with the last wait
 	return true
 }
 

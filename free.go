@@ -147,7 +147,10 @@ func (h *handle) outlast() (err error) {
 	defer p.end()
 	over := false
 	for nap := shortestNap; !over; nap = min(nap+nap/4, longestNap) {
-		if over, err = p.ask(""); !over {
+		h.dev.line.Lock()
+		over, err = p.ask("")
+		h.dev.line.Unlock()
+		if !over {
 			time.Sleep(nap)
 		}
 	}

@@ -176,7 +176,7 @@ func (h *handle) releaseAfterRecord() {
 // whoever destroys something.
 func (h *handle) releaseElsewhere() {
 	if h.word.Add(^uint64(0))&life == letGo {
-		go h.destroyLast()
+		h.dev.elsewhere(h.destroyLast)
 	}
 }
 
@@ -266,10 +266,16 @@ func (h *handle) destroy() driver.Result {
 	case kindBuffer:
 		return h.freeMemory()
 	case kindModule:
+		h.dev.freeing.Lock()
+		defer h.dev.freeing.Unlock()
 		return h.dev.bound(func(api *driver.API) driver.Result { return api.ModuleUnload(driver.Module(h.native)) })
 	case kindGraph:
+		h.dev.freeing.Lock()
+		defer h.dev.freeing.Unlock()
 		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphDestroy(driver.Graph(h.native)) })
 	case kindGraphExec:
+		h.dev.freeing.Lock()
+		defer h.dev.freeing.Unlock()
 		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
 	default: // the stream is someone else's
 		h.dev.freed.forget(h)
@@ -283,6 +289,7 @@ func (h *handle) freeMemory() driver.Result {
 	if h.shared != nil {
 		return h.shared.release(h)
 	}
+	h.dev.freeing.Lock()
 	r := h.dev.bound(func(api *driver.API) driver.Result {
 		switch h.kind {
 		case kindHostBuffer:
@@ -296,6 +303,7 @@ func (h *handle) freeMemory() driver.Result {
 			return api.MemFree(driver.DevicePtr(h.native))
 		}
 	})
+	h.dev.freeing.Unlock()
 	if r == driver.Success {
 		h.noteFree()
 	}

@@ -59,7 +59,7 @@ func (m *milestones) put(h *handle) {
 		m.idle = append(m.idle, h)
 		return
 	}
-	go h.closeUnneeded() // destroying it may take as long as the driver is busy
+	h.dev.elsewhere(h.closeUnneeded)
 }
 
 // begin begins a wait for all that s has been given.

@@ -43,10 +43,13 @@ func (p *pending) end() {
 // waited takes back what a wait has added to waits. The caller may not have to wait
 // for the driver, which may hold up whoever destroys something.
 func (h *handle) waited() {
-	if h.waits.Add(-1) == 0 && h.replaced.Load() {
-		go h.closeUnneeded()
+	if h.lastWaited() {
+		h.dev.elsewhere(h.closeUnneeded)
 	}
 }
+
+// lastWaited takes one off waits. It reports whether h has no use any more.
+func (h *handle) lastWaited() bool { return h.waits.Add(-1) == 0 && h.replaced.Load() }
 
 func (h *handle) closeUnneeded() {
 	if r := h.close(); r != driver.Success {
@@ -232,13 +235,18 @@ func (h *handle) poll(op string) (over bool, err error) {
 		defer h.releaseElsewhere()
 	}
 	beginning := &h.dev.driver.captures.beginning
-	beginning.RLock()
-	defer beginning.RUnlock()
-	if h.covers.recording() && h.dev.driver.captures.active.Load() != 0 { // perhaps in a capture that has just begun
+	switch {
+	case beginning.TryRLock():
+		defer beginning.RUnlock()
+		if h.covers.recording() && h.dev.driver.captures.active.Load() != 0 { // perhaps in a capture that has just begun
+			return false, nil
+		}
+		if err := h.notCaptured(op); err != nil { // since the wait began
+			return true, err
+		}
+	case h.covers.void.Load(): // the driver may hold up who has the lock: ask later
 		return false, nil
-	}
-	if err := h.notCaptured(op); err != nil { // since the wait began
-		return true, err
+	default: // what is waited for does not become part of a capture
 	}
 	gone := h.orphaned() // asked first: what was done before it died counts
 	done, err := h.answered(op, h.queryEvent(), gone)

@@ -27,6 +27,9 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if amid {
 		captures.beginning.Lock()
 		defer captures.beginning.Unlock()
+		if s.isDefault && other.capture() != nil {
+			return s.neverCaptured(op)
+		}
 		if c := s.capture(); c != nil && other.capture() != c {
 			return s.outside(op, other.String()+" is")
 		}

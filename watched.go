@@ -95,7 +95,24 @@ func (v verdict) tellEach(d *Driver) {
 		for _, w := range r.waiters {
 			w.tell(v.err)
 		}
+	}
+	v.forget()
+}
+
+// forget lets go of what was told: an event may be there for long, and would keep the
+// rest.
+func (v verdict) forget() {
+	if len(v.records) == 0 || v.records[0].event == nil { // that is a part of a record
+		return
+	}
+	x := v.records[0].event.dev.watcher
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range v.records {
 		r.waiters = nil
+		if r.event.watched == r {
+			r.event.watched = nil
+		}
 	}
 }
 

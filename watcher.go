@@ -303,7 +303,7 @@ func (x *watcher) drop(w *waiter) {
 	r := w.on
 	last := r.waiters[len(r.waiters)-1]
 	r.waiters[w.at], last.at = last, w.at
-	r.waiters = r.waiters[:len(r.waiters)-1]
+	r.waiters = slices.Delete(r.waiters, len(r.waiters)-1, len(r.waiters))
 	w.on = nil
 	if len(r.waiters) == 0 {
 		x.forget(r)
@@ -347,7 +347,7 @@ func (x *watcher) leave(r *watched) {
 	}
 	last := x.unplaced[len(x.unplaced)-1]
 	x.unplaced[r.at], last.at = last, r.at
-	x.unplaced = x.unplaced[:len(x.unplaced)-1]
+	x.unplaced = slices.Delete(x.unplaced, len(x.unplaced)-1, len(x.unplaced))
 	x.endIfIdle()
 }
 
@@ -359,7 +359,7 @@ func (x *watcher) tidy(q *queue) {
 	q.stream.queue = nil
 	last := x.queues[len(x.queues)-1]
 	x.queues[q.at], last.at = last, q.at
-	x.queues = x.queues[:len(x.queues)-1]
+	x.queues = slices.Delete(x.queues, len(x.queues)-1, len(x.queues))
 	x.endIfIdle()
 }
 
