@@ -95,6 +95,26 @@ func TestCaptureFailures(t *testing.T) {
 		require.ErrorIs(t, err, cuda.ErrClosed)
 	})
 
+	rule(t, "23 a default stream waits for nothing that is being captured", 1, func(t *testing.T, b *backend) {
+		for name, mode := range captureModes {
+			for _, opts := range []*cuda.StreamOptions{nil, {SyncWithDefault: true}} {
+				for _, d := range b.devices { // of another device too
+					s, e := newStream(t, b.dev(), opts), newEvent(t, nil)
+					g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
+						require.NoError(t, e.Record(s))
+						require.ErrorIs(t, d.DefaultStream().WaitStream(s), cuda.ErrCapturing, name)
+						require.ErrorIs(t, e.Wait(d.DefaultStream()), cuda.ErrCapturing, name)
+						return nil
+					})
+					require.NoError(t, errors.Join(err, g.Close()), name)
+					require.NoError(t, e.Record(s))
+					require.NoError(t, e.Wait(d.DefaultStream()))
+					require.NoError(t, e.Close())
+				}
+			}
+		}
+	})
+
 	rule(t, "23 a capture in any mode survives a busy scheduler", 1, func(t *testing.T, b *backend) {
 		var noise atomic.Bool
 		var wg sync.WaitGroup

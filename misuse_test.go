@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -45,6 +46,32 @@ func TestNoMisusePanics(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A wait for work that goes on says so if the context is nil, and takes nothing along.
+func TestNilContext(t *testing.T) {
+	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
+	s := newStream(t, b.dev(), nil)
+	buf := alloc[byte](t, b.dev(), 16)
+	for range 20 { // more than may ask at a time
+		release := gpu.Hold(s)
+		e := recorded(t, s, nil)
+		var none context.Context
+		for name, err := range map[string]error{
+			"event":  e.SynchronizeContext(none),
+			"stream": s.SynchronizeContext(none),
+			"device": b.dev().SynchronizeContext(none),
+			"all":    cuda.WaitAll(none, e, s),
+			"copy":   cuda.CopyToSlice(none, s, make([]byte, buf.Len()), buf),
+		} {
+			if !errors.Is(err, cuda.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		release()
+		require.NoError(t, e.SynchronizeContext(ctxBackground))
+		require.NoError(t, e.Close())
 	}
 }
 

@@ -45,6 +45,9 @@ func (st *staging) take(ctx context.Context, op string, d *Device, wait bool) (*
 		if c != nil || err != nil || !wait {
 			return c, err
 		}
+		if ctx == nil {
+			return nil, nilContext(op)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, &Error{Op: op, Err: ctx.Err()}

@@ -80,6 +80,9 @@ func done(w Waitable, op string) <-chan error {
 
 // wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
 func (p *pending) wait(ctx context.Context, op string) (err error) {
+	if ctx == nil {
+		return nilContext(op)
+	}
 	d := p.event.dev.driver
 	over := false
 	began := time.Now()
@@ -141,6 +144,8 @@ func (h *handle) await(ctx context.Context, op string) error {
 	defer p.end()
 	return p.wait(ctx, op)
 }
+
+func nilContext(op string) error { return invalid(op, "the context is nil: use context.Background()") }
 
 func gaveUp(ctx context.Context, op string) error {
 	return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}

@@ -70,6 +70,9 @@ func waitForSeveral(op string, work []Waitable) *several {
 
 // next waits for the next that is over; all says that the rest will be asked for too.
 func (s *several) next(ctx context.Context, all bool) outcome {
+	if ctx == nil {
+		return outcome{-1, nilContext(s.op)}
+	}
 	if len(s.over) == 0 && !s.parked {
 		if s.began.IsZero() {
 			s.began = time.Now()
