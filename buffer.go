@@ -150,7 +150,7 @@ func (b *Buffer[T]) Range(from, to int) (*Buffer[T], error) {
 		return nil, invalid(op, "the buffer is nil")
 	}
 	if b.h.closed() {
-		return nil, closed(op)
+		return nil, closed(op, b.h.String())
 	}
 	if err := checkRange(op, from, to, b.n); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func View[U, T Element](b *Buffer[T]) (*Buffer[U], error) {
 		return nil, invalid(op, "the buffer is nil")
 	}
 	if b.h.closed() {
-		return nil, closed(op)
+		return nil, closed(op, b.h.String())
 	}
 	size := uint64(unsafe.Sizeof(*new(U)))
 	if b.bytes()%size != 0 || uint64(b.at)%size != 0 {

@@ -38,7 +38,9 @@ type CaptureOptions struct {
 // Inside, record and wait order the graph's nodes, and the buffers that it uses
 // are kept until the graph is closed. Nothing that waits for the captured streams
 // is possible: it fails with [ErrCapturing]. Copies from and to Go slices and
-// AllocAsync on them fail so too.
+// AllocAsync on them fail so too. But a Query that another goroutine has begun
+// when the capture begins, of s or, in CaptureGlobal, of any stream or event, may still
+// end it.
 //
 // f runs on the calling goroutine, locked to its thread unless the mode is
 // relaxed. If f fails, its error is returned and the graph dropped; if f panics,

@@ -123,4 +123,4 @@ func invalid(op, detail string) error { return &Error{Op: op, Err: ErrInvalid, D
 
 func isUnsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 
-func closed(op string) error { return &Error{Op: op, Err: ErrClosed} }
+func closed(op, what string) error { return &Error{Op: op, Err: ErrClosed, Detail: what} }

@@ -256,7 +256,7 @@ func (e *Event) begin(op string) (pending, error) {
 		}
 		h.waited()
 		if e.h.Load() == h { // else it was replaced
-			return pending{}, closed(op)
+			return pending{}, closed(op, "the event")
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (e *Event) create(op string, d *Device) (*handle, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, closed(op)
+		return nil, closed(op, "the event")
 	}
 	if h := e.h.Load(); h != nil {
 		return h, nil
@@ -111,7 +111,7 @@ func (e *Event) acquire(op string) (*handle, error) {
 		}
 		old := h
 		if h = e.h.Load(); h == old { // and was not replaced
-			return nil, closed(op)
+			return nil, closed(op, "the event")
 		}
 	}
 	return nil, e.unmade(op)
@@ -125,7 +125,7 @@ func (e *Event) borrow(op string) (*handle, error) {
 		}
 		old := h
 		if h = e.h.Load(); h == old {
-			return nil, closed(op)
+			return nil, closed(op, "the event")
 		}
 	}
 	return nil, e.unmade(op)
@@ -136,7 +136,7 @@ func (e *Event) unmade(op string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return closed(op)
+		return closed(op, "the event")
 	}
 	return e.opts.validate(op)
 }

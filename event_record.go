@@ -80,7 +80,7 @@ func (e *Event) recordNew(op string, s *Stream, old *handle) error {
 	switch {
 	case isClosed:
 		s.h.release()
-		return closed(op)
+		return closed(op, "the event")
 	case changed:
 		return e.record(op, s)
 	}

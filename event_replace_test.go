@@ -31,7 +31,8 @@ func TestNoRecordIsLostToAnother(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctxBackground)
 	waiting := started(func() error { return e.SynchronizeContext(ctx) })
 	parked(t, d.Driver(), 1)
-	var release func()
+	release := func() {}
+	defer func() { release() }()
 	behind.next(func() { // another goroutine, after the driver has recorded for the first
 		cancel()
 		require.ErrorIs(t, told(t, waiting), context.Canceled)

@@ -68,13 +68,10 @@ func ExampleWaitAll() {
 	fmt.Println("loaded:", must(loaded.Query()), "computed:", must(compute.Query()))
 
 	// An error says whose it is.
-	closed := must(dev.NewStream(nil))
-	check(closed.Close())
-	err := cuda.WaitAll(context.Background(), load, closed)
-	fmt.Println(err)
+	fmt.Println(cuda.WaitAll(context.Background(), load, nil))
 	// Output:
 	// loaded: true computed: true
-	// cuda: wait for all, number 1 of 2: already closed
+	// cuda: wait for all, number 1 of 2: invalid argument: it is nil
 }
 
 // Done gives a channel for a select.

@@ -142,33 +142,3 @@ func TestEventsForgetTheirWaits(t *testing.T) {
 	eventually(t, func() bool { return destroyed.Load() == n })
 	runtime.KeepAlive(marks)
 }
-
-// Waits for an old driver's device that begin as others end are neither lost nor served
-// by two calls at once.
-func TestRoundsFollowEachOther(t *testing.T) {
-	var ended atomic.Int64
-	var now, most atomic.Int32
-	_, b := simulatedDevices(t, cudatest.Config{DriverVersion: 12040}, func(api *driver.API) {
-		api.CtxSynchronize = func() driver.Result {
-			most.Store(max(most.Load(), now.Add(1)))
-			runtime.Gosched()
-			now.Add(-1)
-			ended.Add(1)
-			return driver.Success
-		}
-	})
-	for turn := range 2000 {
-		was := ended.Load()
-		waits := []<-chan error{b.dev().Done()}
-		for spin := 0; ended.Load() == was && spin < 100_000; spin++ {
-		}
-		for range turn % 200 {
-			_ = now.Load()
-		}
-		waits = append(waits, b.dev().Done(), b.dev().Done())
-		for _, done := range waits {
-			require.NoError(t, told(t, done))
-		}
-	}
-	require.EqualValues(t, 1, most.Load())
-}

@@ -101,7 +101,7 @@ func (g *Graph) acquire(op string) error {
 		return invalid(op, "the graph is nil")
 	}
 	if !g.h.acquire() {
-		return closed(op)
+		return closed(op, "the graph")
 	}
 	g.mu.Lock()
 	return nil

@@ -157,7 +157,7 @@ func (x *GraphExec) acquire(op string, s *Stream) error {
 		}
 	}
 	if !x.h.acquire() {
-		return closed(op)
+		return closed(op, "the executable graph")
 	}
 	x.mu.Lock()
 	return nil

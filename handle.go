@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -349,6 +350,11 @@ func (h *handle) closeRelaxed() {
 	if r := h.dev.driver.relaxed(h.close); r != driver.Success {
 		h.cleanupFailed(r)
 	}
+}
+
+// String names the object in errors.
+func (h *handle) String() string {
+	return fmt.Sprintf("the %v at %#x of device %d", h.kind, h.native, h.dev.index)
 }
 
 // kind says what a handle is of.

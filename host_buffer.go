@@ -134,7 +134,7 @@ func (b *HostBuffer[T]) Range(from, to int) (*HostBuffer[T], error) {
 		return nil, invalid(op, "the host buffer is nil")
 	}
 	if b.h.closed() {
-		return nil, closed(op)
+		return nil, closed(op, b.h.String())
 	}
 	if err := checkRange(op, from, to, len(b.slice)); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func holdMemory(op string, h *handle) error {
 		return invalid(op, "the buffer was not allocated")
 	}
 	if !h.acquire() {
-		return closed(op)
+		return closed(op, h.String())
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (m *Module) acquire(op string) error {
 	ok := m.h.acquire()
 	runtime.KeepAlive(m) // until then a collected m would close h
 	if !ok {
-		return closed(op)
+		return closed(op, "the module")
 	}
 	return nil
 }

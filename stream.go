@@ -297,7 +297,7 @@ func (s *Stream) acquireOrSay(op string) error {
 	ok := s.h.acquire()
 	runtime.KeepAlive(s) // until then a collected s would close h
 	if !ok {
-		return closed(op)
+		return closed(op, s.h.String())
 	}
 	// Work on a default stream would end the capture of a stream that synchronises
 	// with it.

@@ -234,7 +234,7 @@ func (h *handle) poll(op string) (over bool, err error) {
 		return h.round.poll(op)
 	}
 	if !h.borrow() {
-		return true, closed(op)
+		return true, closed(op, "")
 	}
 	if !h.pooled {
 		defer h.releaseElsewhere()
@@ -256,7 +256,7 @@ func (h *handle) poll(op string) (over bool, err error) {
 	gone := h.orphaned() // asked first: what was done before it died counts
 	done, err := h.answered(op, h.queryEvent(), gone)
 	if h.overtaken() {
-		return true, closed(op)
+		return true, closed(op, "")
 	}
 	return done || err != nil, err
 }

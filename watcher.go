@@ -201,7 +201,7 @@ func (x *watcher) add(w *waiter, began time.Time) {
 	case w.owner.closed():
 		x.drop(w)
 		x.mu.Unlock()
-		x.end(closed(""), w)
+		x.end(closed("", ""), w)
 		return
 	case x.running && x.virtual != virtual(began):
 		x.drop(w)
@@ -273,7 +273,7 @@ func (x *watcher) closing(h *handle) {
 		x.drop(w)
 	}
 	x.mu.Unlock()
-	x.end(closed(""), ended...)
+	x.end(closed("", ""), ended...)
 }
 
 // end tells those who were taken off their records.
