@@ -53,7 +53,7 @@ func TestNoMisusePanics(t *testing.T) {
 func TestNilContext(t *testing.T) {
 	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
 	s := newStream(t, b.dev(), nil)
-	buf := alloc[byte](t, b.dev(), 16)
+	buf, large := alloc[byte](t, b.dev(), 16), alloc[byte](t, b.dev(), 9<<20) // more than goes at once
 	for range 20 { // more than may ask at a time
 		release := gpu.Hold(s)
 		e := recorded(t, s, nil)
@@ -63,7 +63,8 @@ func TestNilContext(t *testing.T) {
 			"stream": s.SynchronizeContext(none),
 			"device": b.dev().SynchronizeContext(none),
 			"all":    cuda.WaitAll(none, e, s),
-			"copy":   cuda.CopyToSlice(none, s, make([]byte, buf.Len()), buf),
+			"from":   cuda.CopyFromSlice(none, s, large, make([]byte, large.Len())),
+			"to":     cuda.CopyToSlice(none, s, make([]byte, buf.Len()), buf),
 		} {
 			if !errors.Is(err, cuda.ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
