@@ -54,7 +54,7 @@ func TestNilContext(t *testing.T) {
 	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
 	s := newStream(t, b.dev(), nil)
 	buf, large := alloc[byte](t, b.dev(), 16), alloc[byte](t, b.dev(), 9<<20) // more than goes at once
-	for range 20 { // more than may ask at a time
+	for range 20 {                                                            // more than may ask at a time
 		release := gpu.Hold(s)
 		e := recorded(t, s, nil)
 		var none context.Context
