@@ -28,11 +28,9 @@ type Device struct {
 	watcher    *watcher
 	// line is where those stand who would otherwise stand in line inside the driver,
 	// with a thread each.
-	line sync.Mutex
-	// destroying and freeing are the same for who destroys what is small, and for who
-	// frees memory, modules and graphs, which waits for the device.
-	destroying, freeing sync.Mutex
-	defaultStream       Stream
+	line          sync.Mutex
+	chores        chores
+	defaultStream Stream
 }
 
 func newDevice(drv *Driver, index int, native driver.Device) *Device {
@@ -208,16 +206,6 @@ func (d *Device) call(f func(api *driver.API) driver.Result) driver.Result {
 		r = d.bound(f)
 	}
 	return r
-}
-
-// elsewhere runs f, which destroys something, on a goroutine of its own: the driver may
-// hold up whoever does that.
-func (d *Device) elsewhere(f func()) {
-	go func() {
-		d.destroying.Lock()
-		defer d.destroying.Unlock()
-		f()
-	}()
 }
 
 // createEvent makes an event that no handle owns.

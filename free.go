@@ -131,9 +131,15 @@ func freeAfter(h *handle, events []*handle) driver.Result {
 		return h.dev.driver.relaxed(h.freeMemory)
 	}
 	go func() {
-		if r := freeLater(h, events); r != driver.Success {
+		if r := h.outlastAll(events); r != driver.Success {
 			h.cleanupFailed(r)
+			return
 		}
+		h.dev.chores.add(func() {
+			if r := h.dev.driver.relaxed(h.freeMemory); r != driver.Success {
+				h.cleanupFailed(r)
+			}
+		})
 	}()
 	return driver.Success
 }
@@ -160,6 +166,15 @@ func (h *handle) outlast() (err error) {
 // freeLater waits for the events, and frees the memory of h. That blocks a thread
 // until the device is idle.
 func freeLater(h *handle, events []*handle) driver.Result {
+	if r := h.outlastAll(events); r != driver.Success {
+		return r
+	}
+	return h.dev.driver.relaxed(h.freeMemory)
+}
+
+// outlastAll waits for the events, and destroys them. If the wait fails, nothing says when
+// the memory of h can be freed.
+func (h *handle) outlastAll(events []*handle) driver.Result {
 	for _, e := range events {
 		var failed *Error
 		if errors.As(e.outlast(), &failed) {
@@ -167,7 +182,7 @@ func freeLater(h *handle, events []*handle) driver.Result {
 		}
 		e.dev.destroyEvent(driver.Event(e.native))
 	}
-	return h.dev.driver.relaxed(h.freeMemory)
+	return driver.Success
 }
 
 // lost is called instead of freeing the memory of h. If the device has failed, this

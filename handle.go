@@ -177,7 +177,7 @@ func (h *handle) releaseAfterRecord() {
 // whoever destroys something.
 func (h *handle) releaseElsewhere() {
 	if h.word.Add(^uint64(0))&life == letGo {
-		h.dev.elsewhere(h.destroyLast)
+		h.dev.chores.add(h.destroyLast)
 	}
 }
 
@@ -267,16 +267,10 @@ func (h *handle) destroy() driver.Result {
 	case kindBuffer:
 		return h.freeMemory()
 	case kindModule:
-		h.dev.freeing.Lock()
-		defer h.dev.freeing.Unlock()
 		return h.dev.bound(func(api *driver.API) driver.Result { return api.ModuleUnload(driver.Module(h.native)) })
 	case kindGraph:
-		h.dev.freeing.Lock()
-		defer h.dev.freeing.Unlock()
 		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphDestroy(driver.Graph(h.native)) })
 	case kindGraphExec:
-		h.dev.freeing.Lock()
-		defer h.dev.freeing.Unlock()
 		return h.dev.call(func(api *driver.API) driver.Result { return api.GraphExecDestroy(driver.GraphExec(h.native)) })
 	default: // the stream is someone else's
 		h.dev.freed.forget(h)
@@ -290,7 +284,6 @@ func (h *handle) freeMemory() driver.Result {
 	if h.shared != nil {
 		return h.shared.release(h)
 	}
-	h.dev.freeing.Lock()
 	r := h.dev.bound(func(api *driver.API) driver.Result {
 		switch h.kind {
 		case kindHostBuffer:
@@ -304,7 +297,6 @@ func (h *handle) freeMemory() driver.Result {
 			return api.MemFree(driver.DevicePtr(h.native))
 		}
 	})
-	h.dev.freeing.Unlock()
 	if r == driver.Success {
 		h.noteFree()
 	}
@@ -340,7 +332,11 @@ func (h *handle) forget() {
 	}
 	switch h.kind {
 	case kindBuffer, kindModule, kindGraph, kindGraphExec: // freeing them, or what they hold, waits for the device, which other cleanups must not
-		go h.closeRelaxed()
+		if h.mem != nil && len(h.mem.list()) > 0 { // and for streams of other devices, perhaps for long
+			go h.closeRelaxed()
+		} else {
+			h.dev.chores.add(h.closeRelaxed)
+		}
 	default:
 		h.closeRelaxed()
 	}

@@ -59,7 +59,7 @@ func (m *milestones) put(h *handle) {
 		m.idle = append(m.idle, h)
 		return
 	}
-	h.dev.elsewhere(h.closeUnneeded)
+	h.dev.chores.add(h.closeUnneeded)
 }
 
 // begin begins a wait for all that s has been given.

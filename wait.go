@@ -44,7 +44,7 @@ func (p *pending) end() {
 // for the driver, which may hold up whoever destroys something.
 func (h *handle) waited() {
 	if h.lastWaited() {
-		h.dev.elsewhere(h.closeUnneeded)
+		h.dev.chores.add(h.closeUnneeded)
 	}
 }
 

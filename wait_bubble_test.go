@@ -279,3 +279,41 @@ func TestGivenUpAndRecordedAgainInVirtualTime(t *testing.T) {
 		onTime(t, began, time.Hour)
 	})
 }
+
+// What is freed while the device is busy holds up no clock, however much it is.
+func TestFreeingInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := cudatest.New(cudatest.Config{NoMemoryPools: true})
+		drv, err := cuda.OpenDriver(gpu.API())
+		require.NoError(t, err)
+		d, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			plain, err := cuda.Alloc[byte](d, 16)
+			require.NoError(t, err)
+			ordered, err := cuda.AllocAsync[byte](s, 16)
+			require.NoError(t, err)
+			pinned, err := cuda.AllocHost[byte](d, 16, nil)
+			require.NoError(t, err)
+			gpu.Run(s, time.Second)
+			require.NoError(t, cuda.Copy[byte](s, ordered, pinned))
+			require.NoError(t, ordered.Close())
+			require.NoError(t, pinned.Close())
+			wg.Go(func() {
+				if err := plain.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
+		require.NoError(t, s.Close())
+		synctest.Wait()
+		time.Sleep(time.Second) // in which what is left is freed
+		gpu.Check(t)
+	})
+}
