@@ -11,11 +11,17 @@ func (s *Stream) WaitStream(other *Stream) error {
 	if err := s.acquire(op); err != nil {
 		return err
 	}
-	defer s.h.release()
-	if err := other.acquire(op); err != nil {
-		return err
+	err := other.acquire(op)
+	if err == nil {
+		err = s.waitFor(op, other)
+		other.h.release()
 	}
-	defer other.h.release()
+	s.h.release()
+	return err
+}
+
+// waitFor is WaitStream while both are held.
+func (s *Stream) waitFor(op string, other *Stream) error {
 	if s.dev.driver != other.dev.driver {
 		return twoDrivers(op)
 	}
