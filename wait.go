@@ -236,9 +236,15 @@ func (h *handle) poll(op string) (over bool, err error) {
 	if !h.borrow() {
 		return true, closed(op, "")
 	}
+	over, err = h.pollBorrowed(op)
 	if !h.pooled {
-		defer h.releaseElsewhere()
+		h.releaseElsewhere()
 	}
+	return over, err
+}
+
+// pollBorrowed is poll for an event that is borrowed.
+func (h *handle) pollBorrowed(op string) (over bool, err error) {
 	beginning := &h.dev.driver.captures.beginning
 	switch {
 	case beginning.TryRLock():
