@@ -33,7 +33,7 @@ func (e *Event) record(op string, s *Stream) error {
 		h.releaseAfterRecord()
 		return e.recordNew(op, s, h)
 	}
-	err := e.recordOn(op, h, s, rec)
+	err := e.recordOn(op, h, s, rec, true)
 	if err == errUsed {
 		return e.recordNew(op, s, h)
 	}
@@ -126,7 +126,7 @@ func (e *Event) recordUnseen(op string, s *Stream, used bool) (*handle, error) {
 		s.h.release()
 		return nil, err
 	}
-	if err := e.recordOn(op, h, s, h.covers.begin(s.h)); err != nil {
+	if err := e.recordOn(op, h, s, h.covers.begin(s.h), false); err != nil {
 		if err != errUsed {
 			h.covers.void.Store(true) // and nobody should get it: perhaps it is its fault
 		}
@@ -136,12 +136,12 @@ func (e *Event) recordUnseen(op string, s *Stream, used bool) (*handle, error) {
 	return h, nil
 }
 
-// recordOn records h, which is e's or will be, and lets go of h and, unless the error is
-// errUsed, of s.
-func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
+// recordOn records h, which is e's, so that others have seen it, or will be. It lets go of
+// h and, unless the error is errUsed, of s.
+func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording, seen bool) error {
 	captures := &s.dev.driver.captures
 	if e.opts.External || captures.active.Load() != 0 {
-		return e.recordAmid(op, h, s, rec)
+		return e.recordAmid(op, h, s, rec, seen)
 	}
 	was := h.captured.Load()
 	r := s.h.record(driver.Event(h.native))
@@ -149,7 +149,7 @@ func (e *Event) recordOn(op string, h *handle, s *Stream, rec recording) error {
 }
 
 // recordAmid is recordOn where a capture may matter.
-func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error {
+func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording, seen bool) error {
 	unlock := func() {}
 	if captures := &s.dev.driver.captures; captures.active.Load() != 0 {
 		captures.beginning.Lock()
@@ -158,7 +158,7 @@ func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording) error
 	native, c, was := driver.Event(h.native), s.capture(), h.captured.Load()
 	var r driver.Result
 	switch {
-	case c != nil && h.pooled && !h.covers.void.Load() && (h.used || was != c.id && e.h.Load() == h):
+	case c != nil && h.pooled && !h.covers.void.Load() && (h.used || seen && was != c.id):
 		unlock()
 		h.covers.abandon(rec)
 		h.releaseAfterRecord()

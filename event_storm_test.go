@@ -3,7 +3,9 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +100,67 @@ func TestEverythingAtOnce(t *testing.T) {
 		require.Zero(t, b.drv.Stats().Events)
 		for _, s := range streams {
 			require.NoError(t, s.Synchronize())
+		}
+	})
+}
+
+// Events that some wait for while others record them, in captures and outside, and take
+// them away: no capture ends of it.
+func TestCapturesAmidAStorm(t *testing.T) {
+	rule(t, "23 no call for an event ends another's capture", 1, func(t *testing.T, b *backend) {
+		var events [4]atomic.Pointer[cuda.Event]
+		for i := range events {
+			events[i].Store(cuda.NewEvent(nil))
+		}
+		fine := func(err error) {
+			for _, e := range []error{nil, cuda.ErrClosed, cuda.ErrCaptured, context.DeadlineExceeded} {
+				if errors.Is(err, e) {
+					return
+				}
+			}
+			t.Error(err)
+		}
+		deadline := time.Now().Add(500 * time.Millisecond)
+		var all sync.WaitGroup
+		for range 6 {
+			s := newStream(t, b.dev(), nil)
+			all.Go(func() {
+				for time.Now().Before(deadline) {
+					i := rand.IntN(len(events))
+					e := events[i].Load()
+					switch rand.IntN(8) {
+					case 0, 1:
+						fine(e.Record(s))
+					case 2:
+						fine(e.Synchronize())
+					case 3:
+						ctx, cancel := context.WithTimeout(ctxBackground, time.Duration(rand.IntN(100))*time.Microsecond)
+						fine(e.SynchronizeContext(ctx))
+						cancel()
+					case 4:
+						e.Done()
+					case 5:
+						_, err := e.Query()
+						fine(err)
+					case 6:
+						g, err := s.Capture(nil, func() error {
+							for range 5 {
+								fine(e.Record(s))
+							}
+							return nil
+						})
+						if err := errors.Join(err, g.Close()); err != nil {
+							t.Error(err)
+						}
+					default:
+						fine(events[i].Swap(cuda.NewEvent(nil)).Close())
+					}
+				}
+			})
+		}
+		returns(t, all.Wait)
+		for i := range events {
+			require.NoError(t, events[i].Load().Close())
 		}
 	})
 }

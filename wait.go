@@ -243,21 +243,31 @@ func (h *handle) poll(op string) (over bool, err error) {
 	return over, err
 }
 
+// lockOut keeps captures from having the event. It reports whether they must be let in
+// again. What is waited for does not become part of a capture but through others who know
+// it; so only with those it waits for whoever has the lock, whom the driver may hold up.
+func (h *handle) lockOut() bool {
+	beginning := &h.dev.driver.captures.beginning
+	if beginning.TryRLock() {
+		return true
+	}
+	if h.covers.void.Load() {
+		beginning.RLock()
+		return true
+	}
+	return false
+}
+
 // pollBorrowed is poll for an event that is borrowed.
 func (h *handle) pollBorrowed(op string) (over bool, err error) {
-	beginning := &h.dev.driver.captures.beginning
-	switch {
-	case beginning.TryRLock():
-		defer beginning.RUnlock()
+	if h.pooled && h.lockOut() { // others are part of no capture
+		defer h.dev.driver.captures.beginning.RUnlock()
 		if h.covers.recording() && h.dev.driver.captures.active.Load() != 0 { // perhaps in a capture that has just begun
 			return false, nil
 		}
 		if err := h.notCaptured(op); err != nil { // since the wait began
 			return true, err
 		}
-	case h.covers.void.Load(): // the driver may hold up who has the lock: ask later
-		return false, nil
-	default: // what is waited for does not become part of a capture
 	}
 	gone := h.orphaned() // asked first: what was done before it died counts
 	done, err := h.answered(op, h.queryEvent(), gone)

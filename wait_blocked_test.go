@@ -53,15 +53,18 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 			})
 			s, captured, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newStream(t, b.devices[1], nil)
 			releaseFull, releaseOther := gpu.Hold(s), gpu.Hold(other)
-			e := newEvent(t, nil)
+			e, shared := newEvent(t, nil), newEvent(t, &cuda.EventOptions{Interprocess: true})
 			require.NoError(t, e.Record(other))
-			waiting := e.Done()
-			parked(t, b.drv, 1)
+			require.NoError(t, shared.Record(other))
+			waiting := []<-chan error{e.Done(), shared.Done(), other.Done()}
+			parked(t, b.drv, len(waiting))
 			full = s.Handle()
 			open := record.close()
 			enqueue(t, s, captured, record.in, func() {
 				releaseOther()
-				require.NoError(t, told(t, waiting))
+				for _, done := range waiting {
+					require.NoError(t, told(t, done))
+				}
 				open()
 				releaseFull()
 			})
