@@ -118,6 +118,7 @@ func (c *capture) joined() bool {
 }
 
 func (p *Process) streamBeginCapture(h driver.Stream, mode driver.CaptureMode) driver.Result {
+	defer p.visit(&visit{fn: "StreamBeginCapture", begins: true}, h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	if r := p.ready(); r != driver.Success {
@@ -143,6 +144,7 @@ func (p *Process) streamBeginCapture(h driver.Stream, mode driver.CaptureMode) d
 }
 
 func (p *Process) streamEndCapture(h driver.Stream) (driver.Graph, driver.Result) {
+	defer p.enter("StreamEndCapture", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.stream("StreamEndCapture", h)
@@ -181,6 +183,7 @@ func (p *Process) streamIsCapturing(h driver.Stream) (driver.CaptureStatus, driv
 // streamGetCaptureInfo gives the streams of a capture one id, which no other of
 // the process has, and 0 where there is no active capture.
 func (p *Process) streamGetCaptureInfo(h driver.Stream) (driver.CaptureStatus, uint64, driver.Result) {
+	defer p.enter("StreamGetCaptureInfo", h, 0).leave()
 	return p.capturing("StreamGetCaptureInfo", h)
 }
 

@@ -170,6 +170,7 @@ func (p *Process) ctxSynchronize() driver.Result {
 // takes no time where the event has timing.
 func (p *Process) ctxRecordEvent(ch driver.Context, h driver.Event) driver.Result {
 	g := p.gpu
+	defer p.enter("CtxRecordEvent", 0, h).leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r := p.readyTo("CtxRecordEvent"); r != driver.Success {

@@ -80,6 +80,7 @@ func (p *Process) memcpyDtoDAsync(dst, src driver.DevicePtr, n uint64, h driver.
 }
 
 func (p *Process) unified(fn string, dst, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
+	defer p.enter(fn, h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, h)
@@ -117,6 +118,7 @@ func (p *Process) unreachable(fn string, s *stream, ends ...end) bool {
 }
 
 func (p *Process) memcpyHtoDAsync(dst driver.DevicePtr, src unsafe.Pointer, n uint64, h driver.Stream) driver.Result {
+	defer p.enter("MemcpyHtoDAsync", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("MemcpyHtoDAsync", h)
@@ -136,6 +138,7 @@ func (p *Process) memcpyHtoDAsync(dst driver.DevicePtr, src unsafe.Pointer, n ui
 }
 
 func (p *Process) memcpyDtoHAsync(dst unsafe.Pointer, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
+	defer p.enter("MemcpyDtoHAsync", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("MemcpyDtoHAsync", h)
@@ -155,6 +158,7 @@ func (p *Process) memcpyDtoHAsync(dst unsafe.Pointer, src driver.DevicePtr, n ui
 }
 
 func (p *Process) memcpyPeerAsync(dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64, h driver.Stream) driver.Result {
+	defer p.enter("MemcpyPeerAsync", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("MemcpyPeerAsync", h)
@@ -180,6 +184,7 @@ func (p *Process) memcpyPeerAsync(dst driver.DevicePtr, dstCtx driver.Context, s
 
 // memset enqueues filling n times with a pattern.
 func (p *Process) memset(fn string, dst driver.DevicePtr, pattern []byte, n uint64, h driver.Stream) driver.Result {
+	defer p.enter(fn, h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, h)
@@ -238,6 +243,7 @@ func (p *Process) wordAt(fn string, addr driver.DevicePtr) (w *uint32, host bool
 }
 
 func (p *Process) streamWaitValue32(h driver.Stream, addr driver.DevicePtr, value, flags uint32) driver.Result {
+	defer p.enter("StreamWaitValue32", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("StreamWaitValue32", h)
@@ -252,6 +258,7 @@ func (p *Process) streamWaitValue32(h driver.Stream, addr driver.DevicePtr, valu
 }
 
 func (p *Process) streamWriteValue32(h driver.Stream, addr driver.DevicePtr, value, flags uint32) driver.Result {
+	defer p.enter("StreamWriteValue32", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("StreamWriteValue32", h)

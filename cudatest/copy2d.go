@@ -9,6 +9,7 @@ import (
 // memcpy2DAsync takes unified addresses only: what the library passes.
 func (p *Process) memcpy2DAsync(c driver.Memcpy2D, h driver.Stream) driver.Result {
 	const fn = "Memcpy2DAsync"
+	defer p.enter(fn, h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, h)

@@ -67,6 +67,11 @@
 // INVALID_CONTEXT. (Where the system has no cheap thread number, which is
 // everywhere but on Linux and Windows, the goroutine stands for the thread.)
 //
+// Two threads must not be at the same time in calls that touch one capture: that name
+// a stream which is part of it, or an event that was recorded in it. NVIDIA's driver
+// does not synchronise these and crashes; here the later call panics and names both.
+// Only StreamIsCapturing and the destruction of graphs are safe.
+//
 // # Limits
 //
 // All operations of different streams overlap freely: there is no contention for

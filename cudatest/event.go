@@ -82,6 +82,7 @@ func (p *Process) newEvent(c *context, flags uint32, rec *record) driver.Event {
 
 // eventDestroy may run in a cleanup: see the package's comment.
 func (p *Process) eventDestroy(h driver.Event) driver.Result {
+	defer p.enter("EventDestroy", 0, h).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	if r := p.ready(); r != driver.Success {
@@ -113,6 +114,7 @@ func (p *Process) eventRecord(h driver.Event, s driver.Stream) driver.Result {
 }
 
 func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags uint32) driver.Result {
+	defer p.enter("EventRecord", sh, h).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	e, r := p.event("EventRecord", h)
@@ -179,6 +181,7 @@ func (e *event) stir() {
 }
 
 func (p *Process) streamWaitEvent(sh driver.Stream, h driver.Event, flags uint32) driver.Result {
+	defer p.enter("StreamWaitEvent", sh, h).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	e, r := p.event("StreamWaitEvent", h)
@@ -246,6 +249,7 @@ func (p *Process) look(fn string, h driver.Event) (*event, driver.Result) {
 }
 
 func (p *Process) eventQuery(h driver.Event) driver.Result {
+	defer p.enter("EventQuery", 0, h).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	e, r := p.look("EventQuery", h)
@@ -256,6 +260,7 @@ func (p *Process) eventQuery(h driver.Event) driver.Result {
 }
 
 func (p *Process) eventSynchronize(h driver.Event) driver.Result {
+	defer p.enter("EventSynchronize", 0, h).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	e, r := p.look("EventSynchronize", h)

@@ -146,6 +146,7 @@ func (p *Process) launchable(fn string, g *graph) driver.Result {
 }
 
 func (p *Process) graphUpload(xh driver.GraphExec, sh driver.Stream) driver.Result {
+	defer p.enter("GraphUpload", sh, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	x, s, r := p.launching("GraphUpload", xh, sh)
@@ -158,6 +159,7 @@ func (p *Process) graphUpload(xh driver.GraphExec, sh driver.Stream) driver.Resu
 }
 
 func (p *Process) graphLaunch(xh driver.GraphExec, sh driver.Stream) driver.Result {
+	defer p.enter("GraphLaunch", sh, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	x, s, r := p.launching("GraphLaunch", xh, sh)

@@ -11,6 +11,7 @@ import (
 // has returned. The functions of a device run one after the other, as on a real
 // driver's one thread.
 func (p *Process) launchHostFunc(h driver.Stream, f driver.HostFunc) driver.Result {
+	defer p.enter("LaunchHostFunc", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on("LaunchHostFunc", h)

@@ -31,6 +31,7 @@ func (p *Process) launchCooperativeKernel(f driver.Func, gridX, gridY, gridZ, bl
 }
 
 func (p *Process) launch(fn string, l *Launch, fh driver.Func, sh driver.Stream, params, extra unsafe.Pointer) driver.Result {
+	defer p.enter(fn, sh, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, sh)

@@ -6,6 +6,7 @@ import "github.com/purecuda/cuda/driver"
 
 func (p *Process) memAllocFromPoolAsync(n uint64, h driver.MemPool, on driver.Stream) (driver.DevicePtr, driver.Result) {
 	const fn = "MemAllocFromPoolAsync"
+	defer p.enter(fn, on, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, on)
@@ -46,6 +47,7 @@ func poison(s *stream, c *chunk) {
 
 func (p *Process) memFreeAsync(addr driver.DevicePtr, on driver.Stream) driver.Result {
 	const fn = "MemFreeAsync"
+	defer p.enter(fn, on, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, r := p.on(fn, on)

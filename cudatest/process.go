@@ -3,6 +3,7 @@ package cudatest
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -17,7 +18,9 @@ type Process struct {
 	conf    ProcessConfig
 	num     int // among all processes of the machine
 	id      driver.Process
-	devices []*device // that it sees, in its own order
+	visited atomic.Int64 // captures and visits; without any, there are no visits
+	linger  func(*visit) // called in each visit
+	devices []*device    // that it sees, in its own order
 
 	// The GPU's mutex guards the rest.
 	initialized bool
@@ -37,6 +40,7 @@ type Process struct {
 	pools       map[*device]*pool
 	captures    []*capture
 	captured    uint64 // captures begun
+	visits      []*visit
 	misuses     misuseLog
 }
 

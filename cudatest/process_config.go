@@ -67,6 +67,7 @@ func (g *GPU) NewProcessWith(c ProcessConfig) *Process {
 		funcs:   map[driver.Func]*function{},
 		hosts:   map[uint64]bool{},
 		pools:   map[*device]*pool{},
+		linger:  (*visit).linger,
 	}
 	p.contexts = make([]*context, len(p.devices))
 	p.id = g.identity(p)

@@ -151,6 +151,7 @@ func (p *Process) streamCreateWithPriority(flags uint32, priority int32) (driver
 
 // streamDestroy may run in a cleanup: see the package's comment.
 func (p *Process) streamDestroy(h driver.Stream) driver.Result {
+	defer p.enter("StreamDestroy", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	if r := p.ready(); r != driver.Success {
@@ -239,6 +240,7 @@ func (p *Process) watch(fn string, h driver.Stream) (*stream, []*op, driver.Resu
 }
 
 func (p *Process) streamQuery(h driver.Stream) driver.Result {
+	defer p.enter("StreamQuery", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	_, ops, r := p.watch("StreamQuery", h)
@@ -249,6 +251,7 @@ func (p *Process) streamQuery(h driver.Stream) driver.Result {
 }
 
 func (p *Process) streamSynchronize(h driver.Stream) driver.Result {
+	defer p.enter("StreamSynchronize", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	s, ops, r := p.watch("StreamSynchronize", h)
