@@ -100,11 +100,26 @@ func (s *Stream) Capture(opts *CaptureOptions, f func() error) (*Graph, error) {
 
 func (s *Stream) beginCapture(op string, mode driver.CaptureMode) (*capture, error) {
 	d := s.dev.driver
-	d.captures.beginning.Lock()
-	defer d.captures.beginning.Unlock()
-	d.captures.active.Add(1)
 	c := &capture{devices: []*Device{s.dev}}
-	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
+	d.captures.active.Add(1)
+	s.h.settle()
+	r := d.captures.begin(c, s, mode)
+	if r != driver.Success {
+		d.captureOver(c)
+		e := failure(op, r).(*Error)
+		if r == driver.ErrorIllegalState {
+			e.Err, e.Detail = ErrCapturing, "one capture of a stream at a time"
+		}
+		return nil, e
+	}
+	return c, nil
+}
+
+// begin begins k on s.
+func (c *captures) begin(k *capture, s *Stream, mode driver.CaptureMode) driver.Result {
+	c.beginning.Lock()
+	defer c.beginning.Unlock()
+	begin := func(api *driver.API, h driver.Stream) (r driver.Result) {
 		status := driver.CaptureNone
 		if status, r = api.StreamIsCapturing(h); r == driver.Success && status != driver.CaptureNone {
 			return driver.ErrorIllegalState
@@ -112,43 +127,45 @@ func (s *Stream) beginCapture(op string, mode driver.CaptureMode) (*capture, err
 		if r = api.StreamBeginCapture(h, mode); r != driver.Success {
 			return r
 		}
-		if _, c.id, r = api.StreamGetCaptureInfo(h); r != driver.Success {
+		if _, k.id, r = api.StreamGetCaptureInfo(h); r != driver.Success {
 			if g, ended := api.StreamEndCapture(h); ended == driver.Success {
 				api.GraphDestroy(g)
 			}
 		}
 		return r
-	})
-	if r != driver.Success {
-		d.captures.active.Add(-1)
-		e := failure(op, r).(*Error)
-		if r == driver.ErrorIllegalState {
-			e.Err, e.Detail = ErrCapturing, "one capture of a stream at a time"
-		}
-		return nil, e
 	}
-	d.captures.mu.Lock()
-	if d.captures.byID == nil {
-		d.captures.byID = map[uint64]*capture{}
+	if r := c.alone(func() driver.Result { return s.h.onStreamAnyway(begin) }); r != driver.Success {
+		return r
 	}
-	d.captures.byID[c.id] = c
-	d.captures.mu.Unlock()
-	return c, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID == nil {
+		c.byID = map[uint64]*capture{}
+	}
+	c.byID[k.id] = k
+	return driver.Success
 }
 
-func (s *Stream) endCapture(op string, c *capture) (*Graph, error) {
-	d := s.dev.driver
-	var native driver.Graph
-	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
-		native, r = api.StreamEndCapture(h)
-		return r
-	})
+// captureOver notes that a capture has ended, or could not begin.
+func (d *Driver) captureOver(c *capture) {
 	for _, h := range d.captures.over(c) {
 		freed := d.undisturbed(func() driver.Result { return h.mem.free(h) }) // parks again if need be
 		if freed != driver.Success {
 			h.cleanupFailed(freed)
 		}
 	}
+}
+
+func (s *Stream) endCapture(op string, c *capture) (*Graph, error) {
+	d := s.dev.driver
+	var native driver.Graph
+	r := d.captures.alone(func() driver.Result {
+		return s.h.onStreamAnyway(func(api *driver.API, h driver.Stream) (r driver.Result) {
+			native, r = api.StreamEndCapture(h)
+			return r
+		})
+	})
+	d.captureOver(c)
 	if r != driver.Success {
 		c.release()
 		e := failure(op, r).(*Error)

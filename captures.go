@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,12 @@ type captures struct {
 	// reading where the library, on its own behalf, asks or waits for streams and
 	// events, which must not be part of one. Nobody who holds it waits for the device.
 	beginning sync.RWMutex
-	mu        sync.Mutex
-	byID      map[uint64]*capture
-	parked    []*handle // memory to be freed when they have ended
+	// touching is held for each call of the driver that names what may be part of a
+	// capture: the driver does not synchronise these, and crashes. It is taken last.
+	touching sync.Mutex
+	mu       sync.Mutex
+	byID     map[uint64]*capture
+	parked   []*handle // memory to be freed when they have ended
 }
 
 // capture is one that was begun by [Stream.Capture].
@@ -28,6 +32,42 @@ type capture struct {
 	mu      sync.Mutex
 	devices []*Device // of the streams that are part of it
 	held
+}
+
+// alone runs f, calls for what may be part of a capture, while nobody else is in such.
+func (c *captures) alone(f func() driver.Result) driver.Result {
+	if c.active.Load() == 0 {
+		return f()
+	}
+	c.touching.Lock()
+	defer c.touching.Unlock()
+	return f()
+}
+
+// aloneIfCaptured locks touching if the stream of h is part of a capture, and reports
+// whether it did.
+func (h *handle) aloneIfCaptured() bool {
+	c := &h.dev.driver.captures
+	if c.active.Load() == 0 || !h.capturing() {
+		return false
+	}
+	c.touching.Lock()
+	return true
+}
+
+// settle waits for the calls on the stream of h that began when there was no capture,
+// so that they took no lock. Others may come all the time, so it does not wait for long.
+func (h *handle) settle() {
+	for range 1000 {
+		others := h.word.Load()&references - 1 // the caller's
+		if h.lasting.Load() != 0 {
+			others--
+		}
+		if int64(others) <= 0 {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // has reports whether a capture is going on.
@@ -68,12 +108,14 @@ func (s *Stream) capture() *capture {
 		return nil
 	}
 	var id uint64
-	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
-		var status driver.CaptureStatus
-		if status, id, r = api.StreamGetCaptureInfo(h); status == driver.CaptureNone {
-			id = 0
-		}
-		return r
+	r := d.captures.alone(func() driver.Result {
+		return s.h.onStreamAnyway(func(api *driver.API, h driver.Stream) (r driver.Result) {
+			var status driver.CaptureStatus
+			if status, id, r = api.StreamGetCaptureInfo(h); status == driver.CaptureNone {
+				id = 0
+			}
+			return r
+		})
 	})
 	if r != driver.Success {
 		return nil

@@ -84,7 +84,7 @@ func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
 }
 
 func (s *Stream) copyAsync(p *pair, bytes uint64) driver.Result {
-	if s.h.native != 0 && s.reaches(p.to) && s.reaches(p.from) { // as callFor, for speed
+	if s.h.native != 0 && s.reaches(p.to) && s.reaches(p.from) && s.dev.driver.captures.active.Load() == 0 { // as callFor, for speed
 		r := s.dev.driver.api.MemcpyAsync(p.toAt, p.fromAt, bytes, driver.Stream(s.h.native))
 		if r != driver.ErrorInvalidContext {
 			return r
@@ -106,6 +106,9 @@ func (s *Stream) reaches(h *handle) bool { return h.kind != kindPoolBuffer || h.
 func (s *Stream) callFor(a, b *handle, f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
 	for _, h := range [...]*handle{a, b} {
 		if !s.reaches(h) && s.h.native != 0 {
+			if s.h.aloneIfCaptured() {
+				defer s.dev.driver.captures.touching.Unlock()
+			}
 			return h.dev.bound(func(api *driver.API) driver.Result { return f(api, driver.Stream(s.h.native)) })
 		}
 	}

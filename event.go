@@ -158,7 +158,8 @@ func (e *Event) waitAmid(op string, h *handle, s *Stream) error {
 			return s.outside(op, "the event may have been recorded")
 		}
 	}
-	return e.endWait(op, h, s, s.h.wait(native))
+	r := s.dev.driver.captures.alone(func() driver.Result { return s.h.wait(native) })
+	return e.endWait(op, h, s, r)
 }
 
 func (e *Event) endWait(op string, h *handle, s *Stream, r driver.Result) error {

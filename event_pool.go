@@ -50,8 +50,17 @@ func (p *eventPool) put(h *handle) {
 	kept.Add(h.native)
 	if h.covers.void.Load() || h.captured.Load() != 0 || !p.keep(h) {
 		// Others know it, or a capture does, or there are enough.
+		captured := h.captured.Load() != 0
 		runtime.AddCleanup(h.event, func(native uint64) {
-			d.destroyEvent(driver.Event(native))
+			destroy := func() driver.Result {
+				d.destroyEvent(driver.Event(native))
+				return driver.Success
+			}
+			if captured { // and perhaps the capture is going on
+				d.driver.captures.alone(destroy)
+			} else {
+				destroy()
+			}
 			kept.Remove(native)
 		}, h.native)
 	}

@@ -170,7 +170,7 @@ func (e *Event) recordAmid(op string, h *handle, s *Stream, rec recording, seen 
 	case e.opts.External:
 		r = s.recordExternal(native)
 	default:
-		r = s.h.record(native)
+		r = s.dev.driver.captures.alone(func() driver.Result { return s.h.record(native) })
 	}
 	counts := e.noteRecord(h, s, r, was)
 	unlock()

@@ -249,7 +249,10 @@ func (h *handle) destroy() driver.Result {
 		return h.mem.free(h)
 	}
 	if e := h.spare.Load(); e != 0 {
-		h.dev.destroyEvent(driver.Event(e))
+		h.dev.driver.captures.alone(func() driver.Result { // it may be part of one
+			h.dev.destroyEvent(driver.Event(e))
+			return driver.Success
+		})
 	}
 	if h.shared != nil {
 		return h.shared.release(h)
@@ -263,6 +266,9 @@ func (h *handle) destroy() driver.Result {
 		return h.dev.call(func(api *driver.API) driver.Result { return api.EventDestroy(driver.Event(h.native)) })
 	case kindStream:
 		h.dev.freed.forget(h)
+		if h.aloneIfCaptured() {
+			defer h.dev.driver.captures.touching.Unlock()
+		}
 		return h.dev.call(func(api *driver.API) driver.Result { return api.StreamDestroy(driver.Stream(h.native)) })
 	case kindBuffer:
 		return h.freeMemory()

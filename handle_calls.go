@@ -7,8 +7,19 @@ import (
 )
 
 // onStream calls f with the native stream of h and the table of functions to call.
-// The default stream needs its device's context current, created ones do not.
+// The default stream needs its device's context current, created ones do not. Calls on a
+// stream that is being captured are made one at a time.
 func (h *handle) onStream(f func(api *driver.API, s driver.Stream) driver.Result) driver.Result {
+	if !h.aloneIfCaptured() {
+		return h.onStreamAnyway(f)
+	}
+	defer h.dev.driver.captures.touching.Unlock()
+	return h.onStreamAnyway(f)
+}
+
+// onStreamAnyway is onStream for who has seen to it that no other call touches a
+// capture of the stream, or does not touch it.
+func (h *handle) onStreamAnyway(f func(api *driver.API, s driver.Stream) driver.Result) driver.Result {
 	native := driver.Stream(h.native)
 	if native != 0 {
 		if r := f(h.dev.driver.api, native); r != driver.ErrorInvalidContext {
@@ -43,7 +54,7 @@ func (h *handle) queryStreamRelaxed() driver.Result {
 // capture.
 func (h *handle) capturing() bool {
 	status := driver.CaptureNone
-	r := h.onStream(func(api *driver.API, s driver.Stream) (r driver.Result) {
+	r := h.onStreamAnyway(func(api *driver.API, s driver.Stream) (r driver.Result) {
 		status, r = api.StreamIsCapturing(s)
 		return r
 	})

@@ -110,7 +110,7 @@ func (p *PreparedKernel) launch(op string, s *Stream, n shape, cooperative bool)
 }
 
 func (k *Kernel) enqueue(h *handle, n shape, cooperative bool, params unsafe.Pointer) driver.Result {
-	if h.native != 0 && !cooperative { // as onStream, for speed
+	if h.native != 0 && !cooperative && h.dev.driver.captures.active.Load() == 0 { // as onStream, for speed
 		r := h.dev.driver.api.LaunchKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
 			n.block[0], n.block[1], n.block[2], n.shared, driver.Stream(h.native), params, nil)
 		if r != driver.ErrorInvalidContext {

@@ -41,7 +41,12 @@ func (s *Stream) waitFor(op string, other *Stream) error {
 		}
 	}
 	uses := other.h.uses.look() // the record that follows covers them
-	r := other.h.waitedBy(s.h)
+	var r driver.Result
+	if amid {
+		r = captures.alone(func() driver.Result { return other.h.waitedBy(s.h) })
+	} else {
+		r = other.h.waitedBy(s.h)
+	}
 	if r == driver.Success {
 		if c := s.capture(); c != nil {
 			c.joinedBy(s)
