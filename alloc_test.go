@@ -28,6 +28,7 @@ var byNature = map[string]string{
 	"event-life":  "makes an event",
 	"stream-life": "makes a stream",
 	"alloc-free":  "makes a buffer",
+	"stream-sync": "makes a mark to wait for",
 }
 
 func allocatesNothing(t *testing.T, drv *cuda.Driver) {
@@ -83,7 +84,7 @@ func TestHandleCrossesByValue(t *testing.T) {
 		h[i] = byte(i*7 + 1)
 		sum = sum*31 + uintptr(h[i])
 	}
-	e, err := d.OpenEvent(h)
+	e, err := d.OpenEvent(h, nil)
 	require.NoError(t, err)
 	defer e.Close()
 	require.Equal(t, driver.Event(sum), e.Handle())

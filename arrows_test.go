@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
-	"slices"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,8 +27,7 @@ const (
 type pkg struct {
 	ImportPath string
 	Standard   bool
-	Imports    []string // direct
-	Deps       []string // all, tests' not
+	Imports    []string // direct, tests' not
 }
 
 // list returns the module's packages and all that they need, by import path, as
@@ -35,7 +38,7 @@ func list(t *testing.T, goos, goarch string, flags ...string) map[string]pkg {
 	if err != nil {
 		t.Skip("no go command here")
 	}
-	cmd := exec.Command(goCommand, append([]string{"list", "-deps", "-json=ImportPath,Standard,Imports,Deps"}, flags...)...)
+	cmd := exec.Command(goCommand, append([]string{"list", "-deps", "-json=ImportPath,Standard,Imports"}, flags...)...)
 	cmd.Args = append(cmd.Args, module+"/...")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	var stderr bytes.Buffer
@@ -55,12 +58,45 @@ func list(t *testing.T, goos, goarch string, flags ...string) map[string]pkg {
 	}
 }
 
-// within reports whether path is the package or module root or lies below it.
-func within(path, root string) bool {
-	return path == root || strings.HasPrefix(path, root+"/")
+// within reports whether a package is root, a package or a module, or lies below it.
+func within(importPath, root string) bool {
+	return importPath == root || strings.HasPrefix(importPath, root+"/")
 }
 
-// The arrows between the packages: which may import which.
+// The packages of this module, and what each may import beside the standard library:
+// packages of this module, named from its root, and purego. What a package reaches
+// follows from that, and who may import it: those that name it here.
+var arrows = map[string][]string{
+	// Package cuda and what it is made of. The root is "".
+	"":                {"driver", "loader", "internal/native", "internal/kargs", "internal/image", "internal/wait"},
+	"driver":          {},
+	"loader":          {"driver", "internal/ccall", purego},
+	"internal/ccall":  {purego},
+	"internal/native": {"driver", "internal/refs", "internal/wait", "internal/proc"},
+	"internal/refs":   {},
+	"internal/wait":   {},
+	"internal/proc":   {"driver"},
+	"internal/kargs":  {"driver"},
+	"internal/image":  {"driver"},
+
+	// What is built on it, or beside it.
+	"ipc":               {"", "driver", "internal/proc"},
+	"cudatest":          {"driver", "internal/kernels"},
+	"driver/drivertest": {"driver", "internal/kernels"},
+	"internal/kernels":  {},
+	"internal/bench":    {"", "driver", "internal/kernels"},
+
+	// Programs.
+	"cmd/purecuda":           {"", "driver", "cudatest", "internal/bench", "internal/kernels"},
+	"bench":                  {"", "driver", "internal/bench", "internal/kernels", purego},
+	"examples/event-ipc":     {"", "cudatest", "ipc"},
+	"examples/ring":          {"", "cudatest", "ipc"},
+	"examples/torch-ipc":     {"", "driver", "ipc"},
+	"internal/gen":           {},
+	"internal/ccall/testlib": {},
+}
+
+// TestArrows checks that no package imports what it may not.
 func TestArrows(t *testing.T) {
 	for _, platform := range []struct{ goos, goarch string }{
 		{"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"darwin", "arm64"},
@@ -73,45 +109,55 @@ func TestArrows(t *testing.T) {
 }
 
 func testArrows(t *testing.T, pkgs map[string]pkg) {
-	for _, name := range []string{module, module + "/driver", module + "/cudatest", module + "/loader", module + "/ipc"} {
-		require.Contains(t, pkgs, name)
+	for name := range arrows {
+		require.Contains(t, pkgs, path.Join(module, name))
 	}
-	for _, dep := range pkgs[module+"/driver"].Deps {
-		require.True(t, pkgs[dep].Standard, "driver imports only the standard library, but reaches %s", dep)
-	}
-	for _, dep := range pkgs[module+"/cudatest"].Deps {
-		require.True(t, pkgs[dep].Standard || dep == module+"/driver" || dep == module+"/internal/kernels" || within(dep, module+"/cudatest"),
-			"cudatest needs the contract and kernels only, but reaches %s", dep)
-	}
-	for _, dep := range pkgs[module+"/internal/proc"].Deps {
-		require.True(t, pkgs[dep].Standard || dep == module+"/driver", "internal/proc needs the contract only, but reaches %s", dep)
-	}
-	require.NotContains(t, pkgs[module].Deps, module+"/ipc", "ipc is built on package cuda, and not the reverse")
-	for _, dep := range pkgs[module+"/internal/kernels"].Deps {
-		require.True(t, pkgs[dep].Standard, "kernels are text, but reach %s", dep)
-	}
-	for _, imported := range pkgs[module+"/internal/bench"].Imports {
-		require.True(t, pkgs[imported].Standard || slices.Contains([]string{module, module + "/driver", module + "/internal/kernels"}, imported),
-			"what is measured is package cuda and the table, but internal/bench imports %s", imported)
-	}
-	for path, p := range pkgs {
-		require.True(t, p.Standard || within(path, module) || within(path, purego),
-			"purego is the only other module that a program gets, but %s is needed too", path)
-		if !within(path, module) {
+	require.NotContains(t, pkgs[module+"/cudatest"].Imports, "testing", "programs that simulate a GPU need no package testing")
+	for from, p := range pkgs {
+		switch {
+		case p.Standard || within(from, purego):
 			continue
+		case !within(from, module):
+			require.Fail(t, "purego is the only other module that a program gets", "%s is needed too", from)
 		}
+		name := short(from)
+		may, ok := arrows[name]
+		require.True(t, ok, "say in the table what %s may import", from)
 		for _, imported := range p.Imports {
-			switch {
-			case imported == module+"/loader":
-				require.Equal(t, module, path, "only package cuda imports loader")
-			case imported == module+"/internal/proc":
-				require.Contains(t, []string{module, module + "/ipc"}, path, "processes are watched for events and sessions")
-			case imported == module+"/internal/ccall":
-				require.Equal(t, module+"/loader", path, "only loader imports internal/ccall")
-			case within(imported, purego):
-				require.Contains(t, []string{module + "/loader", module + "/internal/ccall", module + "/bench"}, path,
-					"purego stays in loader and internal/ccall, and where it is what is measured")
+			if !pkgs[imported].Standard {
+				require.Contains(t, may, short(imported), "%s may not import %s", from, imported)
 			}
+		}
+	}
+}
+
+// short returns the name that a package has in the table.
+func short(importPath string) string {
+	switch {
+	case within(importPath, purego):
+		return purego
+	case importPath == module:
+		return ""
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+// TestStructsAreSmall checks that no struct of the core has more than a dozen fields: more
+// is more than one thing.
+func TestStructsAreSmall(t *testing.T) {
+	for _, dir := range []string{".", "internal/native", "internal/wait", "internal/refs"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			require.NoError(t, err)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.StructType); ok {
+					require.LessOrEqual(t, s.Fields.NumFields(), 12, "a struct in %s", name)
+				}
+				return true
+			})
 		}
 	}
 }
@@ -119,7 +165,7 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 // With the tag nocuda a program needs no C library, so nothing may link purego.
 func TestArrowsWithoutCUDA(t *testing.T) {
 	t.Parallel()
-	for path := range list(t, "linux", "amd64", "-tags=nocuda") {
-		require.False(t, within(path, purego), "-tags nocuda, yet %s is linked", path)
+	for importPath := range list(t, "linux", "amd64", "-tags=nocuda") {
+		require.False(t, within(importPath, purego), "-tags nocuda, yet %s is linked", importPath)
 	}
 }

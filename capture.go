@@ -2,32 +2,11 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
-
-// CaptureMode says what the rest of the process may do during a capture.
-type CaptureMode int
-
-const (
-	// CaptureRelaxed forbids nothing. It is the default, because goroutines move
-	// between threads and the other modes look at threads.
-	CaptureRelaxed CaptureMode = iota
-	// CaptureThreadLocal forbids the thread of the capturing function the driver's
-	// calls that could wait for the device or free memory: they fail and end the
-	// capture. Calls of this package that are safe beside a capture are not such.
-	CaptureThreadLocal
-	// CaptureGlobal forbids them to all threads of the process, those of other
-	// libraries among them.
-	CaptureGlobal
-)
-
-// CaptureOptions say how work is captured. The zero value is the recommended one.
-type CaptureOptions struct {
-	Mode CaptureMode
-}
 
 // Capture calls f and returns a graph of the work that f enqueues on s, instead
 // of running it (cuStreamBeginCapture, cuStreamEndCapture). Other streams join
@@ -38,144 +17,82 @@ type CaptureOptions struct {
 // Inside, record and wait order the graph's nodes, and the buffers that it uses
 // are kept until the graph is closed. Nothing that waits for the captured streams
 // is possible: it fails with [ErrCapturing]. Copies from and to Go slices and
-// AllocAsync on them fail so too. But a Query that another goroutine has begun
-// when the capture begins, of s or, in CaptureGlobal, of any stream or event, may still
-// end it.
+// AllocAsync on them fail so too.
 //
-// f runs on the calling goroutine, locked to its thread unless the mode is
-// relaxed. If f fails, its error is returned and the graph dropped; if f panics,
-// the capture is ended first. The graph must be closed.
-func (s *Stream) Capture(opts *CaptureOptions, f func() error) (*Graph, error) {
+// Captures are in the driver's relaxed mode. What its stricter modes forbid to threads,
+// goroutines being on none in particular, the library refuses by itself where it matters:
+// for the streams and events of the capture. Any number of goroutines may use those; their
+// calls take turns, because the driver crashes otherwise. A call that has begun when the
+// capture begins or ends is wholly outside it or wholly inside, and Capture waits for
+// calls under way on s before it begins. Calls on other streams and events are not affected.
+//
+// f runs on the calling goroutine. If f fails, its error is returned and the graph dropped;
+// if f panics, the capture is ended first. The graph must be closed.
+func (s *Stream) Capture(f func() error) (*Graph, error) {
 	const op = "stream capture"
-	if opts == nil {
-		opts = &CaptureOptions{}
-	}
-	if f == nil {
+	switch {
+	case f == nil:
 		return nil, invalid(op, "the function is nil")
+	case !s.usable():
+		return nil, nilStream(op)
 	}
-	if err := s.acquire(op); err != nil {
-		return nil, err
-	}
-	defer s.h.release()
-	if s.h.native == 0 {
-		return nil, invalid(op, "a default stream cannot be captured: create one")
-	}
-	mode, ok := map[CaptureMode]driver.CaptureMode{
-		CaptureRelaxed:     driver.CaptureModeRelaxed,
-		CaptureThreadLocal: driver.CaptureModeThreadLocal,
-		CaptureGlobal:      driver.CaptureModeGlobal,
-	}[opts.Mode]
-	if !ok {
-		return nil, invalid(op, fmt.Sprintf("there is no capture mode %d", opts.Mode))
-	}
-	if opts.Mode != CaptureRelaxed {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
-	c, err := s.beginCapture(op, mode)
+	k, err := s.native.BeginCapture()
 	if err != nil {
-		return nil, err
+		return nil, failed(op, err)
 	}
 	ended := false
 	defer func() { // f panicked or called runtime.Goexit
 		if !ended {
-			if g, err := s.endCapture(op, c); err == nil {
+			if g, err := k.End(); err == nil {
 				_ = g.Close()
 			}
 		}
 	}()
-	failed := f()
+	why := f()
 	ended = true
-	g, err := s.endCapture(op, c)
+	n, err := k.End()
+	runtime.KeepAlive(s)
 	switch {
-	case failed == nil:
-		return g, err
+	case why == nil && err == nil:
+		g := &Graph{native: n}
+		g.cleanup = runtime.AddCleanup(g, (*native.Graph).Forgotten, n)
+		return g, nil
+	case why == nil:
+		return nil, failed(op, err)
 	case err == nil:
-		return nil, errors.Join(failed, g.Close())
-	case errors.Is(err, driver.ErrorStreamCaptureUnjoined):
-		return nil, failed // f did not come to the joining
+		return nil, errors.Join(why, failed(op, n.Close()))
 	}
-	return nil, errors.Join(failed, err)
+	if err := failed(op, err); !errors.Is(err, driver.ErrorStreamCaptureUnjoined) {
+		return nil, errors.Join(why, err)
+	}
+	return nil, why // f did not come to the joining
 }
 
-func (s *Stream) beginCapture(op string, mode driver.CaptureMode) (*capture, error) {
-	d := s.dev.driver
-	c := &capture{devices: []*Device{s.dev}}
-	d.captures.active.Add(1)
-	s.h.settle()
-	r := d.captures.begin(c, s, mode)
-	if r != driver.Success {
-		d.captureOver(c)
-		e := failure(op, r).(*Error)
-		if r == driver.ErrorIllegalState {
-			e.Err, e.Detail = ErrCapturing, "one capture of a stream at a time"
-		}
-		return nil, e
+// LaunchHostFunc enqueues on s a call of f on the host (cuLaunchHostFunc). It
+// returns at once. f is called when everything that was enqueued on s before is
+// done, and what is enqueued later waits until f has returned. It is called
+// exactly once, with nil; or, if the device fails before its turn, with the error,
+// on another goroutine and no longer in order. In a captured stream f becomes a
+// node of the graph and is called once in each launch of it.
+//
+// f runs on a thread of the driver, which runs all host functions of the process
+// one at a time. It must be short, and must not wait for work on the device, nor
+// enqueue any but records of events, nor allocate or free: the driver refuses
+// most of that, and the effect of the others is undefined. A panic in f is caught and goes to [Driver.OnCleanupError]. It must not call
+// runtime.Goexit, as a test's FailNow does: the thread is not Go's.
+//
+// The stream stands still from the end of the work before until f has returned and
+// the driver has noticed. To learn that work is done, wait with SynchronizeContext
+// or take Done, which cost the device nothing.
+func (s *Stream) LaunchHostFunc(f func(error)) error {
+	const op = "host function"
+	switch {
+	case f == nil:
+		return invalid(op, "the function is nil")
+	case !s.usable():
+		return nilStream(op)
 	}
-	return c, nil
-}
-
-// begin begins k on s.
-func (c *captures) begin(k *capture, s *Stream, mode driver.CaptureMode) driver.Result {
-	c.beginning.Lock()
-	defer c.beginning.Unlock()
-	begin := func(api *driver.API, h driver.Stream) (r driver.Result) {
-		status := driver.CaptureNone
-		if status, r = api.StreamIsCapturing(h); r == driver.Success && status != driver.CaptureNone {
-			return driver.ErrorIllegalState
-		}
-		if r = api.StreamBeginCapture(h, mode); r != driver.Success {
-			return r
-		}
-		if _, k.id, r = api.StreamGetCaptureInfo(h); r != driver.Success {
-			if g, ended := api.StreamEndCapture(h); ended == driver.Success {
-				api.GraphDestroy(g)
-			}
-		}
-		return r
-	}
-	if r := c.alone(func() driver.Result { return s.h.onStreamAnyway(begin) }); r != driver.Success {
-		return r
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byID == nil {
-		c.byID = map[uint64]*capture{}
-	}
-	c.byID[k.id] = k
-	return driver.Success
-}
-
-// captureOver notes that a capture has ended, or could not begin.
-func (d *Driver) captureOver(c *capture) {
-	for _, h := range d.captures.over(c) {
-		freed := d.undisturbed(func() driver.Result { return h.mem.free(h) }) // parks again if need be
-		if freed != driver.Success {
-			h.cleanupFailed(freed)
-		}
-	}
-}
-
-func (s *Stream) endCapture(op string, c *capture) (*Graph, error) {
-	d := s.dev.driver
-	var native driver.Graph
-	r := d.captures.alone(func() driver.Result {
-		return s.h.onStreamAnyway(func(api *driver.API, h driver.Stream) (r driver.Result) {
-			native, r = api.StreamEndCapture(h)
-			return r
-		})
-	})
-	d.captureOver(c)
-	if r != driver.Success {
-		c.release()
-		e := failure(op, r).(*Error)
-		switch r {
-		case driver.ErrorStreamCaptureInvalidated:
-			e.Detail = "something that a capture forbids was done during it: waiting for or querying a captured stream or event, or waiting on a captured stream for an event recorded outside; in the stricter modes any call that may wait"
-		case driver.ErrorStreamCaptureUnjoined:
-			e.Detail = "a stream that joined the capture was not waited for: call WaitStream for it at the end"
-		}
-		return nil, e
-	}
-	return newGraph(s.dev, native, &c.held), nil
+	err := s.native.LaunchHostFunc(func(err error) { f(failed(op, err)) })
+	runtime.KeepAlive(s)
+	return failed(op, err)
 }

@@ -38,13 +38,13 @@ func TestCaptureFailures(t *testing.T) {
 		require.NoError(t, joined.WaitStream(s)) // so that the spare events are there
 		require.NoError(t, s.WaitStream(joined))
 
-		g, err := s.Capture(nil, func() error { work(); return mine })
+		g, err := s.Capture(func() error { work(); return mine })
 		require.ErrorIs(t, err, mine)
 		require.Nil(t, g)
 		require.Equal(t, before.Buffers, b.drv.Stats().Buffers)
 		usable()
 
-		g, err = s.Capture(nil, func() error {
+		g, err = s.Capture(func() error {
 			require.NoError(t, joined.WaitStream(s))
 			return cuda.Fill(joined, p.buf, 1)
 		})
@@ -53,7 +53,7 @@ func TestCaptureFailures(t *testing.T) {
 		require.Nil(t, g)
 		usable()
 
-		_, err = s.Capture(nil, func() error {
+		_, err = s.Capture(func() error {
 			b.drv.API().StreamQuery(s.Handle()) // behind the library's back
 			return mine
 		})
@@ -61,56 +61,50 @@ func TestCaptureFailures(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrorStreamCaptureInvalidated)
 		usable()
 
-		for name, mode := range captureModes {
-			require.PanicsWithValue(t, "boom", func() {
-				_, _ = s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error { work(); panic("boom") })
-			}, name)
-			usable()
-			var gone sync.WaitGroup
-			gone.Go(func() {
-				_, _ = s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error { work(); runtime.Goexit(); return nil })
-				t.Error("Capture returned after Goexit")
-			})
-			gone.Wait()
-			usable()
-		}
+		require.PanicsWithValue(t, "boom", func() {
+			_, _ = s.Capture(func() error { work(); panic("boom") })
+		})
+		usable()
+		var gone sync.WaitGroup
+		gone.Go(func() {
+			_, _ = s.Capture(func() error { work(); runtime.Goexit(); return nil })
+			t.Error("Capture returned after Goexit")
+		})
+		gone.Wait()
+		usable()
 		require.Equal(t, before.Buffers, b.drv.Stats().Buffers)
 	})
 
 	rule(t, "23 what cannot be captured is refused", 1, func(t *testing.T, b *backend) {
 		never := func() error { t.Error("called"); return nil }
 		s := newStream(t, b.dev(), nil)
-		_, onDefault := b.dev().DefaultStream().Capture(nil, never)
-		_, mode := s.Capture(&cuda.CaptureOptions{Mode: 17}, never)
-		_, nilFunc := s.Capture(nil, nil)
-		_, onNil := (*cuda.Stream)(nil).Capture(nil, never)
-		for name, err := range map[string]error{"default stream": onDefault, "mode": mode, "nil function": nilFunc, "nil stream": onNil} {
+		_, onDefault := b.dev().DefaultStream().Capture(never)
+		_, nilFunc := s.Capture(nil)
+		_, onNil := (*cuda.Stream)(nil).Capture(never)
+		for name, err := range map[string]error{"default stream": onDefault, "nil function": nilFunc, "nil stream": onNil} {
 			require.ErrorIs(t, err, cuda.ErrInvalid, name)
 		}
-		require.ErrorContains(t, mode, "17")
 		gone, err := b.dev().NewStream(nil)
 		require.NoError(t, err)
 		require.NoError(t, gone.Close())
-		_, err = gone.Capture(nil, never)
+		_, err = gone.Capture(never)
 		require.ErrorIs(t, err, cuda.ErrClosed)
 	})
 
 	rule(t, "23 a default stream waits for nothing that is being captured", 1, func(t *testing.T, b *backend) {
-		for name, mode := range captureModes {
-			for _, opts := range []*cuda.StreamOptions{nil, {SyncWithDefault: true}} {
-				for _, d := range b.devices { // of another device too
-					s, e := newStream(t, b.dev(), opts), newEvent(t, nil)
-					g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
-						require.NoError(t, e.Record(s))
-						require.ErrorIs(t, d.DefaultStream().WaitStream(s), cuda.ErrCapturing, name)
-						require.ErrorIs(t, e.Wait(d.DefaultStream()), cuda.ErrCapturing, name)
-						return nil
-					})
-					require.NoError(t, errors.Join(err, g.Close()), name)
+		for _, opts := range []*cuda.StreamOptions{nil, {SyncWithDefault: true}} {
+			for _, d := range b.devices { // of another device too
+				s, e := newStream(t, b.dev(), opts), newEvent(t, nil)
+				g, err := s.Capture(func() error {
 					require.NoError(t, e.Record(s))
-					require.NoError(t, e.Wait(d.DefaultStream()))
-					require.NoError(t, e.Close())
-				}
+					require.ErrorIs(t, d.DefaultStream().WaitStream(s), cuda.ErrCapturing)
+					require.ErrorIs(t, e.Wait(d.DefaultStream()), cuda.ErrCapturing)
+					return nil
+				})
+				require.NoError(t, errors.Join(err, g.Close()))
+				require.NoError(t, e.Record(s))
+				require.NoError(t, e.Wait(d.DefaultStream()))
+				require.NoError(t, e.Close())
 			}
 		}
 	})
@@ -127,61 +121,57 @@ func TestCaptureFailures(t *testing.T) {
 		}
 		defer wg.Wait()
 		defer noise.Store(true)
-		for name, mode := range captureModes {
-			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			for range 20 {
-				g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
-					for range 50 {
-						runtime.Gosched()
-					}
-					p.enqueue(t, s)
+		s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+		for range 20 {
+			g, err := s.Capture(func() error {
+				for range 50 {
 					runtime.Gosched()
-					return nil
-				})
-				require.NoError(t, err, name)
-				p.runs(t, instantiate(t, g), s)
-				require.NoError(t, g.Close())
-			}
+				}
+				p.enqueue(t, s)
+				runtime.Gosched()
+				return nil
+			})
+			require.NoError(t, err)
+			p.runs(t, instantiate(t, g), s)
+			require.NoError(t, g.Close())
 		}
 	})
 
 	rule(t, "23 two captures go on at once", 1, func(t *testing.T, b *backend) {
 		var wg sync.WaitGroup
-		for _, mode := range captureModes {
-			both := make(chan struct{}, 2)
-			for range 2 {
-				s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
-				wg.Go(func() {
-					g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
-						both <- struct{}{}
-						for len(both) < 2 {
-							runtime.Gosched()
-						}
-						if err := cuda.Copy(s, p.buf, p.in); err != nil {
-							return err
-						}
-						return cuda.Copy(s, p.out, p.buf)
-					})
-					if err != nil {
-						t.Error(err)
-						return
+		both := make(chan struct{}, 2)
+		for range 2 {
+			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+			wg.Go(func() {
+				g, err := s.Capture(func() error {
+					both <- struct{}{}
+					for len(both) < 2 {
+						runtime.Gosched()
 					}
-					defer g.Close()
-					x, err := g.Instantiate()
-					if err != nil {
-						t.Error(err)
-						return
+					if err := cuda.Copy(s, p.buf, p.in); err != nil {
+						return err
 					}
-					defer x.Close()
-					p.set(5)
-					if err := errors.Join(x.Launch(s), s.Synchronize()); err != nil {
-						t.Error(err)
-					}
-					p.require(t, 5)
+					return cuda.Copy(s, p.out, p.buf)
 				})
-			}
-			wg.Wait()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer g.Close()
+				x, err := g.Instantiate()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer x.Close()
+				p.set(5)
+				if err := errors.Join(x.Launch(s), s.Synchronize()); err != nil {
+					t.Error(err)
+				}
+				p.require(t, 5)
+			})
 		}
+		wg.Wait()
 	})
 
 	rule(t, "23 a stream of one capture does not wait for another's", 1, func(t *testing.T, b *backend) {

@@ -28,7 +28,7 @@ func (c *current) Value(key any) any {
 
 // String keeps a printed chain of contexts readable.
 func (c *current) String() string {
-	return fmt.Sprintf("%v.WithStream(device %d)", c.Context, c.device.index)
+	return fmt.Sprintf("%v.WithStream(device %d)", c.Context, c.device.Index())
 }
 
 func fromContext(ctx context.Context) *current {
@@ -46,9 +46,9 @@ func fromContext(ctx context.Context) *current {
 // and that device the current one: what "with torch.cuda.stream(s)" is in
 // PyTorch. Leaving it is using the outer context. Streams of other devices stay
 // as they were. A nil stream changes nothing. It makes no driver call: the
-// choice concerns only those who ask the context.
+// choice concerns only code that asks the context.
 func WithStream(ctx context.Context, s *Stream) context.Context {
-	if s == nil || s.h == nil {
+	if !s.usable() {
 		return ctx
 	}
 	return with(ctx, s.dev, s)

@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
+	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
 )
@@ -20,117 +22,78 @@ import (
 // stream has come to it.
 func Copy[T Element](s *Stream, dst, src Memory[T]) error {
 	const op = "copy"
-	p, err := holdPair(op, s, dst, src)
+	if !s.usable() || dst == nil || src == nil {
+		return nilCopy(op, s)
+	}
+	to, toAt, bytes := dst.memory()
+	from, fromAt, has := src.memory()
+	if to == nil || from == nil || bytes != has {
+		return badCopy(op, to == nil || from == nil, dst, src)
+	}
+	err := s.native.Copy(to, from, toAt, fromAt, bytes)
+	runtime.KeepAlive(s)
 	if err != nil {
+		return failed(op, err)
+	}
+	return nil
+}
+
+func nilCopy(op string, s *Stream) error {
+	if !s.usable() {
+		return nilStream(op)
+	}
+	return invalid(op, "the memory is nil")
+}
+
+func badCopy(op string, missing bool, dst, src interface{ Len() int }) error {
+	if missing {
+		return invalid(op, "the buffer is nil, or was not allocated")
+	}
+	return invalid(op, fmt.Sprintf("the destination has %d elements, the source %d", dst.Len(), src.Len()))
+}
+
+// Copy2D enqueues on s a copy of rows rows of width elements each
+// (cuMemcpy2DAsync): row i begins at element i*pitch of its memory, with the
+// pitches of the two, in elements, both at least width. The elements between the
+// rows are not touched. A row or column further on is a [Buffer.Range] that begins
+// there. In all else it is as [Copy], but both memories must be of one device or
+// of the host, unless the devices have access to each other.
+func Copy2D[T Element](s *Stream, dst Memory[T], dstPitch int, src Memory[T], srcPitch, width, rows int) error {
+	const op = "copy 2d"
+	if !s.usable() || dst == nil || src == nil {
+		return nilCopy(op, s)
+	}
+	to, toAt, _ := dst.memory()
+	from, fromAt, _ := src.memory()
+	if to == nil || from == nil {
+		return badCopy(op, true, dst, src)
+	}
+	if err := checkRows(op, "destination", dst.Len(), dstPitch, width, rows); err != nil {
 		return err
 	}
-	defer p.release(s)
-	if dst.Len() != src.Len() {
-		return invalid(op, fmt.Sprintf("the destination has %d elements, the source %d", dst.Len(), src.Len()))
+	if err := checkRows(op, "source", src.Len(), srcPitch, width, rows); err != nil {
+		return err
 	}
-	return check(op, s.copy(&p, src.bytes()))
+	size := uint64(unsafe.Sizeof(*new(T)))
+	c := driver.Memcpy2D{
+		SrcMemoryType: driver.MemoryUnified, SrcDevice: fromAt, SrcPitch: uint64(srcPitch) * size,
+		DstMemoryType: driver.MemoryUnified, DstDevice: toAt, DstPitch: uint64(dstPitch) * size,
+		WidthInBytes: uint64(width) * size, Height: uint64(rows),
+	}
+	err := s.native.Copy2D(to, from, c)
+	runtime.KeepAlive(s)
+	return failed(op, err)
 }
 
-// pair is the two ends of a copy.
-type pair struct {
-	to, from     *handle
-	toAt, fromAt driver.DevicePtr
+// checkRows checks that rows lie within n elements.
+func checkRows(op, which string, n, pitch, width, rows int) error {
+	switch {
+	case width < 0 || rows < 0 || pitch < width:
+		return invalid(op, fmt.Sprintf("%d rows of %d elements with a pitch of %d in the %s", rows, width, pitch, which))
+	case rows == 0 || width == 0:
+		return nil
+	case width > n || (n-width)/max(pitch, 1) < rows-1:
+		return invalid(op, fmt.Sprintf("the %s has %d elements, too few for %d rows of %d with a pitch of %d", which, n, rows, width, pitch))
+	}
+	return nil
 }
-
-// holdPair takes references to both memories and to s, which the caller releases.
-func holdPair[T Element](op string, s *Stream, dst, src Memory[T]) (p pair, err error) {
-	if dst == nil || src == nil {
-		return p, invalid(op, "the memory is nil")
-	}
-	if p.to, p.toAt, err = dst.hold(op); err != nil {
-		return p, err
-	}
-	if p.from, p.fromAt, err = src.hold(op); err != nil {
-		p.to.release()
-		return p, err
-	}
-	if err = s.acquire(op); err == nil {
-		if p.to.dev.driver == s.dev.driver && p.from.dev.driver == s.dev.driver {
-			return p, nil
-		}
-		err = twoDrivers(op)
-		s.h.release()
-	}
-	p.to.release()
-	p.from.release()
-	return p, err
-}
-
-func (p *pair) release(s *Stream) {
-	s.h.release()
-	p.from.release()
-	p.to.release()
-}
-
-// copy enqueues a copy of memory that the caller holds.
-func (s *Stream) copy(p *pair, bytes uint64) driver.Result {
-	in, to, from := s.capture(), p.to, p.from
-	var r driver.Result
-	if to.dev != from.dev && to.onDevice() && from.onDevice() && in == nil {
-		r = s.copyPeer(p, bytes)
-	} else {
-		r = s.copyAsync(p, bytes)
-	}
-	if r == driver.Success {
-		to.usedOn(s, in)
-		from.usedOn(s, in)
-	}
-	return r
-}
-
-func (s *Stream) copyAsync(p *pair, bytes uint64) driver.Result {
-	if s.h.native != 0 && s.reaches(p.to) && s.reaches(p.from) && s.dev.driver.captures.active.Load() == 0 { // as callFor, for speed
-		r := s.dev.driver.api.MemcpyAsync(p.toAt, p.fromAt, bytes, driver.Stream(s.h.native))
-		if r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return s.callFor(p.to, p.from, func(api *driver.API, st driver.Stream) driver.Result {
-		return api.MemcpyAsync(p.toAt, p.fromAt, bytes, st)
-	})
-}
-
-// reaches reports whether the driver needs no context to see that the memory of h can be
-// reached.
-func (s *Stream) reaches(h *handle) bool { return h.kind != kindPoolBuffer || h.dev == s.dev }
-
-// callFor is call for work on two pieces of memory. If one is from a pool of
-// another device than s is of, the driver looks at the calling thread's context to
-// see whether it can be reached. A default stream is found by that context, so it
-// cannot be another's.
-func (s *Stream) callFor(a, b *handle, f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
-	for _, h := range [...]*handle{a, b} {
-		if !s.reaches(h) && s.h.native != 0 {
-			if s.h.aloneIfCaptured() {
-				defer s.dev.driver.captures.touching.Unlock()
-			}
-			return h.dev.bound(func(api *driver.API) driver.Result { return f(api, driver.Stream(s.h.native)) })
-		}
-	}
-	return s.call(f)
-}
-
-// copyPeer copies from one device to another. The driver is told both devices,
-// because it does not find out the one of pool memory without access to it. It
-// cannot do this in a capture.
-func (s *Stream) copyPeer(p *pair, bytes uint64) driver.Result {
-	toContext, r := p.to.dev.context()
-	if r != driver.Success {
-		return r
-	}
-	fromContext, r := p.from.dev.context()
-	if r != driver.Success {
-		return r
-	}
-	return s.call(func(api *driver.API, st driver.Stream) driver.Result {
-		return api.MemcpyPeerAsync(p.toAt, toContext, p.fromAt, fromContext, bytes, st)
-	})
-}
-
-// onDevice reports whether h is device memory.
-func (h *handle) onDevice() bool { return h.kind == kindBuffer || h.kind == kindPoolBuffer }

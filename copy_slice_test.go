@@ -171,6 +171,33 @@ func TestCopySlice(t *testing.T) {
 		holds(t, slow, one, 6)
 	})
 
+	// Simulated only: a real GPU has few queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and
+	// of two streams that share one the second can stop behind the first.
+	t.Run("rule 06 copies that are held up stop none on an idle stream", func(t *testing.T) {
+		_, d := simulatedDevice(t, nil)
+		buf := alloc[uint32](t, d, 1)
+		var copies []<-chan error
+		var releases []func()
+		for range 8 {
+			s := newStream(t, d, nil)
+			releases = append(releases, block(t, s))
+			copies = append(copies, started(func() error { return cuda.CopyToSlice(t.Context(), s, make([]uint32, 1), buf) }))
+		}
+		parked(t, d.Driver(), 8)
+		idle := newStream(t, d, nil)
+		for _, more := range []func() error{
+			func() error { return cuda.CopyToSlice(t.Context(), idle, make([]uint32, 1), buf) },
+			func() error { return cuda.CopyFromSlice(t.Context(), idle, buf, make([]uint32, 1)) },
+		} {
+			require.NoError(t, told(t, started(more)))
+		}
+		notTold(t, copies...)
+		for i, c := range copies {
+			releases[i]()
+			require.NoError(t, told(t, c))
+		}
+	})
+
 	rule(t, "29 a copy behind which no event could be recorded", 1, func(t *testing.T, b *backend) {
 		var fail atomic.Bool
 		b, _ = counted(t, b, func(api *driver.API) {
@@ -244,7 +271,7 @@ func TestCopySlice(t *testing.T) {
 		d := b.dev()
 		s, free, buf := newStream(t, d, nil), newStream(t, d, nil), alloc[byte](t, d, 4)
 		elsewhere := alloc[byte](t, d, 3<<20)
-		g, err := s.Capture(&cuda.CaptureOptions{Mode: cuda.CaptureGlobal}, func() error {
+		g, err := s.Capture(func() error {
 			require.ErrorIs(t, cuda.CopyFromSlice(t.Context(), s, buf, []byte{1, 2, 3, 4}), cuda.ErrCapturing)
 			require.ErrorIs(t, cuda.CopyToSlice(t.Context(), s, make([]byte, 4), buf), cuda.ErrCapturing)
 			roundTrip(t, free, elsewhere, 1)

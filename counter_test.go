@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +49,12 @@ func counted(t testing.TB, b *backend, change func(*driver.API)) (*backend, *cou
 		require.NoError(t, err)
 		own.devices = append(own.devices, d)
 	}
-	t.Cleanup(func() { require.Equal(t, cuda.Stats{}, drv.Stats(), "left open") })
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(5 * time.Second); drv.Stats() != (cuda.Stats{}) && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond) // memory is freed a moment later
+		}
+		require.Equal(t, cuda.Stats{}, drv.Stats(), "left open")
+	})
 	return own, c
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 	"github.com/purecuda/cuda/loader"
 )
 
@@ -26,22 +27,11 @@ type Options struct {
 // goroutines may share it. It is never closed: like every CUDA program, the
 // process keeps its contexts until it ends.
 type Driver struct {
-	api *driver.API
-	// relaxedAPI is the same table in relaxed capture mode, if it comes with one; see relaxed.
-	relaxedAPI *driver.API
-	captures   captures
-
-	version   int
-	devices   []*Device
-	noInit    driver.Result // why there is no device: cuInit's answer
-	hostCalls hostCalls
-	watchers  [maxWatchers]watcher
-	waits     waitCounts
-	sharing   sharing
-
-	live      [kinds]atomic.Int64
-	forgotten atomic.Int64
-	hook      atomic.Pointer[func(error)]
+	native  *native.Driver
+	version int
+	devices []*Device
+	noInit  driver.Result // why there is no device: cuInit's answer
+	hook    atomic.Pointer[func(error)]
 }
 
 var opened struct {
@@ -92,13 +82,8 @@ func OpenDriver(api *driver.API) (*Driver, error) {
 	if err := own.Complete(); err != nil {
 		return nil, &Error{Op: op, Err: err}
 	}
-	d := &Driver{api: &own}
-	if own.Fused != nil {
-		d.relaxedAPI = own.Fused.Relaxed()
-	}
-	for i := range d.watchers {
-		d.watchers[i].driver = d
-	}
+	d := &Driver{}
+	d.native = native.NewDriver(&own, func(what string, err error) { d.cleanupFailed(failed(what, err)) })
 	version, r := own.DriverGetVersion()
 	if r != driver.Success {
 		return nil, d.openFailed("cuDriverGetVersion", r)
@@ -117,11 +102,11 @@ func OpenDriver(api *driver.API) (*Driver, error) {
 		return nil, d.openFailed("cuDeviceGetCount", r)
 	}
 	for i := range count {
-		native, r := own.DeviceGet(i)
+		ordinal, r := own.DeviceGet(i)
 		if r != driver.Success {
 			return nil, d.openFailed("cuDeviceGet", r)
 		}
-		d.devices = append(d.devices, newDevice(d, int(i), native))
+		d.devices = append(d.devices, newDevice(d, int(i), ordinal))
 	}
 	return d, nil
 }
@@ -143,14 +128,14 @@ func (d *Driver) openFailed(function string, r driver.Result) error {
 
 // usable refuses what Open and OpenDriver have not returned.
 func (d *Driver) usable(op string) error {
-	if d == nil || d.api == nil {
+	if d == nil || d.native == nil {
 		return invalid(op, "the driver is nil")
 	}
 	return nil
 }
 
 func (d *Driver) describe() string {
-	name := d.api.Source
+	name := d.native.API.Source
 	if name == "" {
 		name = "of unknown origin"
 	}
@@ -172,28 +157,28 @@ func (d *Driver) Version() int {
 // Library returns the path of the driver library, or the name of what stands
 // in for one.
 func (d *Driver) Library() string {
-	if d == nil || d.api == nil {
+	if d == nil || d.native == nil {
 		return ""
 	}
-	return d.api.Source
+	return d.native.API.Source
 }
 
 // Missing lists the optional driver functions that this driver is too old for.
 // A call that needs one fails with an error that matches errors.ErrUnsupported.
 func (d *Driver) Missing() []string {
-	if d == nil || d.api == nil {
+	if d == nil || d.native == nil {
 		return nil
 	}
-	return append([]string(nil), d.api.Missing...)
+	return append([]string(nil), d.native.API.Missing...)
 }
 
 // API returns the table that the driver is used through, for functions that
 // this package does not wrap, and for wrappers. It must not be changed.
 func (d *Driver) API() *driver.API {
-	if d == nil {
+	if d == nil || d.native == nil {
 		return nil
 	}
-	return d.api
+	return d.native.API
 }
 
 // DeviceCount returns the number of devices, 0 where there are none.
@@ -226,8 +211,8 @@ func (d *Driver) OpenDevice(index int) (*Device, error) {
 // OnCleanupError sets the function that is told of failures that no call could
 // return: of objects destroyed after the last call that used them, or by the
 // garbage collector. It may be called on any goroutine. By default, and with
-// nil, they go to [slog.Default]. f must not call this package: what is locked
-// then is not said.
+// nil, they go to [slog.Default]. f must not call this package: it may run with internal
+// locks held.
 func (d *Driver) OnCleanupError(f func(error)) {
 	switch {
 	case d == nil:

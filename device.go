@@ -1,42 +1,38 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
 
 // Device is one GPU of a [Driver]. Any number of goroutines may share it. There
 // is one *Device per GPU and Driver, so devices can be compared with ==.
 type Device struct {
-	driver *Driver
-	index  int
-	native driver.Device
-
-	retain     sync.Mutex
-	ctx        atomic.Uintptr             // the primary context, once retained
-	within     atomic.Pointer[driver.API] // functions that make it current by themselves, see bound
-	pool       atomic.Pointer[MemoryPool]
-	staging    staging
-	milestones milestones
-	events     eventPool
-	rounds     rounds
-	freed      freed
-	watcher    *watcher
-	// line is where those stand who would otherwise stand in line inside the driver,
-	// with a thread each.
-	line          sync.Mutex
-	chores        chores
+	driver        *Driver
+	native        *native.Device
 	defaultStream Stream
+	pool          atomic.Pointer[MemoryPool]
 }
 
-func newDevice(drv *Driver, index int, native driver.Device) *Device {
-	d := &Device{driver: drv, index: index, native: native, watcher: &drv.watchers[index%maxWatchers]}
-	d.defaultStream = Stream{dev: d, h: &handle{dev: d, kind: kindExternalStream}, isDefault: true}
+func newDevice(drv *Driver, index int, ordinal driver.Device) *Device {
+	d := &Device{driver: drv}
+	d.native = drv.native.NewDevice(index, ordinal, d)
+	d.defaultStream.dev, d.defaultStream.native = d, d.native.Default
 	return d
+}
+
+// open returns the driver's functions for the device, whose context is made by the first
+// call.
+func (d *Device) open(op string) (*native.Tables, error) {
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
+	t, err := d.native.Open()
+	return t, failed(op, err)
 }
 
 // Driver returns the driver that the device belongs to.
@@ -58,10 +54,10 @@ func (d *Device) usable(op string) error {
 // Index returns the device's number in this process. Other processes may count
 // differently; [Device.UUID] is the same in all.
 func (d *Device) Index() int {
-	if d == nil {
+	if d == nil || d.native == nil {
 		return 0
 	}
-	return d.index
+	return d.native.Index
 }
 
 // Name returns the device's product name (cuDeviceGetName).
@@ -70,7 +66,7 @@ func (d *Device) Name() (string, error) {
 	if err := d.usable(op); err != nil {
 		return "", err
 	}
-	name, r := d.driver.api.DeviceGetName(d.native)
+	name, r := d.driver.native.API.DeviceGetName(d.native.Native)
 	return name, check(op, r)
 }
 
@@ -80,7 +76,7 @@ func (d *Device) UUID() (driver.UUID, error) {
 	if err := d.usable(op); err != nil {
 		return driver.UUID{}, err
 	}
-	id, r := d.driver.api.DeviceGetUUID(d.native)
+	id, r := d.driver.native.API.DeviceGetUUID(d.native.Native)
 	return id, check(op, r)
 }
 
@@ -90,7 +86,7 @@ func (d *Device) Attribute(a driver.Attribute) (int, error) {
 	if err := d.usable(op); err != nil {
 		return 0, err
 	}
-	v, r := d.driver.api.DeviceGetAttribute(a, d.native)
+	v, r := d.driver.native.API.DeviceGetAttribute(a, d.native.Native)
 	return int(v), check(op, r)
 }
 
@@ -109,7 +105,7 @@ func (d *Device) TotalMemory() (uint64, error) {
 	if err := d.usable(op); err != nil {
 		return 0, err
 	}
-	n, r := d.driver.api.DeviceTotalMem(d.native)
+	n, r := d.driver.native.API.DeviceTotalMem(d.native.Native)
 	return n, check(op, r)
 }
 
@@ -117,14 +113,11 @@ func (d *Device) TotalMemory() (uint64, error) {
 // processes together (cuMemGetInfo).
 func (d *Device) FreeMemory() (uint64, error) {
 	const op = "device memory"
-	if err := d.usable(op); err != nil {
+	t, err := d.open(op)
+	if err != nil {
 		return 0, err
 	}
-	var free uint64
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		free, _, r = api.MemGetInfo()
-		return r
-	})
+	free, _, r := t.QuietBound.MemGetInfo()
 	return free, check(op, r)
 }
 
@@ -133,94 +126,85 @@ func (d *Device) FreeMemory() (uint64, error) {
 // (cuCtxGetStreamPriorityRange).
 func (d *Device) StreamPriorityRange() (least, greatest int, err error) {
 	const op = "stream priority range"
-	if err := d.usable(op); err != nil {
+	t, err := d.open(op)
+	if err != nil {
 		return 0, 0, err
 	}
-	var lo, hi int32
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		lo, hi, r = api.CtxGetStreamPriorityRange()
-		return r
-	})
+	lo, hi, r := t.QuietBound.CtxGetStreamPriorityRange()
 	return int(lo), int(hi), check(op, r)
 }
 
 // String names the device by its index.
 func (d *Device) String() string {
-	if d == nil {
+	if d == nil || d.native == nil {
 		return "cuda.Device(nil)"
 	}
-	return fmt.Sprintf("cuda.Device(%d)", d.index)
+	return fmt.Sprintf("cuda.Device(%d)", d.native.Index)
 }
 
-// context returns the primary context, which the first call retains.
-func (d *Device) context() (driver.Context, driver.Result) {
-	if c := d.ctx.Load(); c != 0 {
-		return driver.Context(c), driver.Success
+// CanAccessPeer reports whether the device can use the memory of another one
+// directly, over NVLink or PCIe (cuDeviceCanAccessPeer). To itself it needs no
+// access: false.
+func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
+	const op = "peer access"
+	if err := d.checkPeer(op, peer); err != nil {
+		return false, err
 	}
-	d.retain.Lock()
-	defer d.retain.Unlock()
-	if c := d.ctx.Load(); c != 0 {
-		return driver.Context(c), driver.Success
-	}
-	c, r := d.driver.api.DevicePrimaryCtxRetain(d.native)
-	if r == driver.Success {
-		d.ctx.Store(uintptr(c))
-	}
-	return c, r
+	can, r := d.driver.native.API.DeviceCanAccessPeer(d.native.Native, peer.native.Native)
+	return can != 0, check(op, r)
 }
 
-// bound runs f with functions that work with the device's primary context, and
-// leaves the calling thread's current context as it was. The calls that create,
-// that concern the whole device, or that name the default stream need it.
-// Goroutines move between threads, so nothing is ever left current.
-func (d *Device) bound(f func(api *driver.API) driver.Result) driver.Result {
-	c, r := d.context()
-	if r != driver.Success {
-		return r
+// EnablePeerAccess lets kernels on the device use the memory of peer, and makes
+// copies between the two direct instead of through the host: its plain memory
+// (cuCtxEnablePeerAccess) and that of its pool (cuMemPoolSetAccess). The other
+// direction is a call of its own. It holds for the rest of the process; enabling
+// it again is nil. Devices that cannot reach each other get an error that matches
+// errors.ErrUnsupported.
+func (d *Device) EnablePeerAccess(peer *Device) error {
+	const op = "peer access"
+	can, err := d.CanAccessPeer(peer)
+	if err != nil {
+		return err
 	}
-	if within := d.within.Load(); within != nil {
-		return f(within)
+	if d == peer {
+		return &Error{Op: op, Err: errors.ErrUnsupported, Detail: "a device needs no access to itself"}
 	}
-	api := d.driver.api
-	if api.Fused != nil {
-		d.within.Store(api.Fused.Within(c))
-		return f(d.within.Load())
+	if !can {
+		return &Error{Op: op, Err: errors.ErrUnsupported, Detail: fmt.Sprintf("device %d cannot reach device %d directly", d.native.Index, peer.native.Index)}
 	}
-	runtime.LockOSThread()
-	if r = api.CtxPushCurrent(c); r == driver.Success {
-		r = f(api)
-		if _, popped := api.CtxPopCurrent(); r == driver.Success {
-			r = popped // else f's own failure says more
+	theirs, err := peer.open(op)
+	if err != nil {
+		return err
+	}
+	ours, err := d.open(op)
+	if err != nil {
+		return err
+	}
+	r := ours.QuietBound.CtxEnablePeerAccess(theirs.Context, 0)
+	if r != driver.Success && r != driver.ErrorPeerAccessAlreadyEnabled {
+		return failed(op, r)
+	}
+	pool, err := peer.MemoryPool()
+	if err != nil {
+		if isUnsupported(err) {
+			return nil
 		}
+		return err
 	}
-	runtime.UnlockOSThread()
-	return r
+	return check(op, ours.QuietBound.MemPoolSetAccess(pool.native.Native, driver.MemAccess{
+		LocationType: driver.MemLocationDevice, LocationID: int32(d.native.Native), Flags: driver.MemAccessReadWrite,
+	}, 1))
 }
 
-// call runs f as it is, and with the context bound if the driver wants one:
-// today's drivers need none for work on created streams and events, older ones
-// may.
-func (d *Device) call(f func(api *driver.API) driver.Result) driver.Result {
-	r := f(d.driver.api)
-	if r == driver.ErrorInvalidContext {
-		r = d.bound(f)
+func (d *Device) checkPeer(op string, peer *Device) error {
+	if err := d.usable(op); err != nil {
+		return err
 	}
-	return r
-}
-
-// createEvent makes an event that no handle owns.
-func (d *Device) createEvent(flags uint32) (e driver.Event, r driver.Result) {
-	r = d.bound(func(api *driver.API) (r driver.Result) {
-		e, r = api.EventCreate(flags)
-		return r
-	})
-	return e, r
-}
-
-// destroyEvent destroys an event that no handle owns.
-func (d *Device) destroyEvent(e driver.Event) {
-	r := d.call(func(api *driver.API) driver.Result { return api.EventDestroy(e) })
-	if r != driver.Success && r != driver.ErrorDeinitialized {
-		d.driver.cleanupFailed(failure("event destroy", r))
+	switch {
+	case peer == nil || peer.driver == nil:
+		return invalid(op, "the peer is nil")
+	case d.driver != peer.driver:
+		return twoDrivers(op)
 	}
+	return nil
 }

@@ -42,9 +42,13 @@
 //
 // The calls that enqueue, such as Record, Wait, Copy and the launch of a
 // [PreparedKernel], return at once, allocate nothing and wait for no lock of this
-// package's, but for an event's first Record, which makes it, the first use of
-// memory on a stream that is not its home, and records and waits while streams
-// are being captured. Synchronize blocks the calling goroutine and no thread, so any
+// package's. The exceptions: a Record of an event that is new, was recorded on another
+// stream or is being waited for on the host takes another native event; the first use
+// of memory on a stream that is not its home is noted; and calls on the streams of a
+// capture take turns. If the driver holds up a call, because the stream's queue is
+// full (after about 1,000 operations), it holds up only calls that use that stream.
+//
+// Synchronize blocks the calling goroutine and no thread, so any
 // number of goroutines can wait; SynchronizeContext can be given up, Done gives a
 // channel, [WaitAll] and [WaitAny] wait for several things.
 //
@@ -52,21 +56,25 @@
 //
 // Streams, events and buffers are closed by Close, which is safe at any time,
 // also while other goroutines use the object: calls inside the driver finish
-// first, later ones fail with [ErrClosed]. What is forgotten is closed by the
-// garbage collector and counted in [Stats].Forgotten; pinned host memory is the
-// exception, see [HostBuffer].
+// first, later ones fail with [ErrClosed], and so do calls on an event that its Close
+// overtakes. What is forgotten is closed by the garbage collector and counted in
+// [Stats].Forgotten; pinned host memory is the exception, see [HostBuffer].
 //
 // The library notes which streams use which memory. A buffer can be closed while
 // the device still works with it: its memory is given to nobody else before that
-// work is done. Closing memory of [AllocAsync] waits for nothing; what the driver
-// makes of freeing plain and pinned memory is said at the Close methods.
+// work is done. For memory of [AllocAsync] neither Close nor any stream waits: it is
+// in use until the other streams have done what they had been given when it was
+// closed. What the driver makes of freeing plain and pinned memory is said at the
+// Close methods.
 //
 // # Between processes
 //
 // Events and memory of [Alloc] can be shared with other processes of the machine,
-// PyTorch's among them: [Event.Export] and [Buffer.Export] give a [Token] to send,
-// [Driver.ImportEvent] and [ImportBuffer] open it, and waits for the event of a process
-// that dies end with [ErrPeerGone]. Package ipc connects two Go processes with that.
+// PyTorch's among them: [Event.IPCHandle] and [Buffer.IPCHandle] give the 64 bytes to
+// send, [Device.OpenEvent] and [OpenBuffer] open them, and waits for the event of a process
+// that dies end with [ErrPeerGone], if [OpenOptions] say which it is. Package ipc sends
+// tokens instead, which say all that is needed and are checked first, and connects two Go
+// processes.
 //
 // # Errors
 //

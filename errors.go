@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
+	"github.com/purecuda/cuda/internal/wait"
 )
 
 // Rules that a call can break and for which the driver has no code of its own,
@@ -12,33 +14,33 @@ import (
 // them with errors.Is.
 var (
 	// ErrClosed: the stream, event, buffer, module or graph has been closed.
-	ErrClosed = errors.New("already closed")
+	ErrClosed = native.ErrClosed
 	// ErrNotTimed: an elapsed time was asked of an event made without timing.
-	ErrNotTimed = errors.New("the event was made without timing")
+	ErrNotTimed = native.ErrNotTimed
 	// ErrNotRecorded: an elapsed time was asked of an event that no stream has recorded.
-	ErrNotRecorded = errors.New("the event has not been recorded")
+	ErrNotRecorded = native.ErrNotRecorded
 	// ErrNotCompleted: an elapsed time was asked of an event that has not completed.
-	ErrNotCompleted = errors.New("the event has not completed")
+	ErrNotCompleted = native.ErrNotCompleted
 	// ErrDeviceMismatch: two things that must be of one device are of two.
-	ErrDeviceMismatch = errors.New("not of the same device")
+	ErrDeviceMismatch = native.ErrDeviceMismatch
 	// ErrNotInterprocess: an event made without EventOptions.Interprocess, or memory
 	// that is not of [Alloc], was to be shared with other processes.
-	ErrNotInterprocess = errors.New("not made for use between processes")
+	ErrNotInterprocess = native.ErrNoInterprocess
 	// ErrPeerGone: the process at the other end has died, or has left without a word.
 	// What it had not finished will never be.
-	ErrPeerGone = errors.New("the other process is gone")
+	ErrPeerGone = native.ErrPeerGone
 	// ErrUnreachable: a token comes from another machine, from before this one was
 	// started, or from another PID namespace.
 	ErrUnreachable = errors.New("not of a process that can be reached from here")
 	// ErrCaptured: the event was last recorded in a capture and says nothing outside it.
-	ErrCaptured = errors.New("the event belongs to a stream capture")
+	ErrCaptured = native.ErrCaptured
 	// ErrCapturing: what was asked would wait for a stream that is being captured
 	// into a graph, or cannot be captured itself.
-	ErrCapturing = errors.New("not possible during a stream capture")
+	ErrCapturing = native.ErrCapturing
 	// ErrNoDevice: the driver is there, but no device is.
-	ErrNoDevice = errors.New("no CUDA device is there")
+	ErrNoDevice = native.ErrNoDevice
 	// ErrInvalid: an argument is nil, out of range or of the wrong size.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = native.ErrInvalid
 	// ErrDeviceLost: an earlier failure on the device, a kernel's fault for
 	// example, has left it unusable for this process; only a new process helps.
 	// Errors whose Code is sticky match it.
@@ -89,34 +91,46 @@ func (e *Error) Is(target error) bool {
 	return target == ErrDeviceLost && e.Code.Sticky()
 }
 
-// check turns a driver's answer into an error.
-func check(op string, r driver.Result) error {
-	if r == driver.Success {
+// failed makes the error of an operation of what the internals return: a driver's result, a
+// broken rule, or the end of a wait. It is nil for nil.
+func failed(op string, err error) error {
+	if err == nil {
 		return nil
 	}
-	return failure(op, r)
-}
-
-// failure is apart from check so that check is inlined into the hot calls.
-func failure(op string, r driver.Result) error {
-	e := &Error{Op: op, Code: r}
+	e := &Error{Op: op}
+	switch err := err.(type) {
+	case driver.Result:
+		e.Code = err
+	case *native.Refusal:
+		e.Code, e.Err, e.Detail = err.Code, err.Err, err.Detail
+	case *Error: // of a call on behalf of this one
+		*e = *err
+		e.Op = op
+		return e
+	default:
+		e.Err = err
+	}
 	switch {
-	case r == driver.ErrorCapturedEvent:
+	case err == wait.ErrEnded:
+		e.Err = ErrClosed
+	case e.Code == driver.ErrorCapturedEvent && e.Err == nil:
 		e.Err = ErrCaptured
-	case r.Sticky():
-		e.Detail = "an earlier failure on the device has ended its work; only a new process can use it again"
+	case e.Code.Sticky():
+		const help = "an earlier failure on the device has ended its work; only a new process can use it again"
+		if e.Detail != "" {
+			e.Detail += ": "
+		}
+		e.Detail += help
 	}
 	return e
 }
 
-// checkEvent is check for a question about an event or a wait for it. Once a
-// capture has ended, the driver answers INVALID_VALUE about the events recorded
-// in it; no other value in these calls can be invalid.
-func checkEvent(op string, r driver.Result) error {
-	if r == driver.ErrorInvalidValue {
-		return &Error{Op: op, Code: r, Err: ErrCaptured, Detail: "record it outside the capture before it is used there"}
+// check is failed for a driver's result.
+func check(op string, r driver.Result) error {
+	if r == driver.Success {
+		return nil
 	}
-	return check(op, r)
+	return failed(op, r)
 }
 
 func invalid(op, detail string) error { return &Error{Op: op, Err: ErrInvalid, Detail: detail} }
@@ -124,3 +138,7 @@ func invalid(op, detail string) error { return &Error{Op: op, Err: ErrInvalid, D
 func isUnsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 
 func closed(op, what string) error { return &Error{Op: op, Err: ErrClosed, Detail: what} }
+
+func twoDrivers(op string) error {
+	return &Error{Op: op, Err: ErrDeviceMismatch, Detail: "they come from two different drivers"}
+}

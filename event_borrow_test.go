@@ -49,40 +49,6 @@ func TestNoQuestionForADestroyedEvent(t *testing.T) {
 	eventually(t, destroyed.Load)
 }
 
-// A record outside of a capture does not make another goroutine's record in one forgotten.
-func TestRecordBesideOneInACapture(t *testing.T) {
-	var behind amid
-	_, d := simulatedDevice(t, func(api *driver.API) {
-		bare := *api
-		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-			r := bare.EventRecord(e, s)
-			behind.run()
-			return r
-		}
-	})
-	s, captured := newStream(t, d, nil), newStream(t, d, nil)
-	e := recorded(t, s, nil)
-	defer e.Close()
-	inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-	behind.next(func() {
-		go func() {
-			g, err := captured.Capture(nil, func() error {
-				err := e.Record(captured)
-				close(inside)
-				<-over
-				return err
-			})
-			ended <- errors.Join(err, g.Close())
-		}()
-		<-inside
-	})
-	require.NoError(t, e.Record(s))
-	_, err := e.Query()
-	require.ErrorIs(t, err, cuda.ErrCaptured)
-	close(over)
-	require.NoError(t, <-ended)
-}
-
 // A question that is on its way to the driver when the event becomes part of a capture
 // does not end that.
 func TestQuestionOvertakenByACapture(t *testing.T) {
@@ -101,10 +67,11 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 		func() error { _, err := e.Query(); return err }, // it has been in a capture before
 		e.Synchronize,
 	} {
+		require.NoError(t, e.Record(s))
 		inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 		asking.next(func() {
 			go func() {
-				g, err := s.Capture(nil, func() error {
+				g, err := s.Capture(func() error {
 					err := e.Record(s)
 					close(inside)
 					<-over

@@ -86,7 +86,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		}
 		all.Go(func() {
 			for time.Now().Before(deadline) {
-				if g, err := streams[3].Capture(nil, func() error {
+				if g, err := streams[3].Capture(func() error {
 					e := cuda.NewEvent(nil)
 					defer e.Close()
 					return e.Record(streams[3])
@@ -143,7 +143,7 @@ func TestCapturesAmidAStorm(t *testing.T) {
 						_, err := e.Query()
 						fine(err)
 					case 6:
-						g, err := s.Capture(nil, func() error {
+						g, err := s.Capture(func() error {
 							for range 5 {
 								fine(e.Record(s))
 							}

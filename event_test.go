@@ -22,7 +22,8 @@ func TestEventRules(t *testing.T) {
 		e := cuda.NewEvent(&cuda.EventOptions{Timing: true, Interprocess: true})
 		s := newStream(t, b.dev(), nil)
 		_, err := e.Query()
-		for _, err := range []error{err, e.Record(s), e.Wait(s), e.Synchronize()} {
+		_, noHandle := e.IPCHandle() // which opens no device for it
+		for _, err := range []error{err, noHandle, e.Record(s), e.Wait(s), e.Synchronize()} {
 			require.ErrorIs(t, err, cuda.ErrInvalid)
 			require.ErrorContains(t, err, "interprocess event cannot have timing")
 		}

@@ -25,7 +25,7 @@ func ExampleStream_Capture() {
 	defer start.Close()
 	defer end.Close()
 
-	graph := must(s.Capture(nil, func() error {
+	graph := must(s.Capture(func() error {
 		check(start.Record(s))
 		check(cuda.Copy(s, x, in))
 		check(side.WaitStream(s)) // fork: from here on side is captured too
@@ -60,7 +60,7 @@ func ExampleGraphExec_Update() {
 	x := must(cuda.Alloc[uint8](dev, 4))
 	defer x.Close()
 	captured := func(out *cuda.HostBuffer[uint8]) *cuda.Graph {
-		return must(s.Capture(nil, func() error {
+		return must(s.Capture(func() error {
 			check(cuda.Fill(s, x, 7))
 			return cuda.Copy(s, out, x)
 		}))

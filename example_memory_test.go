@@ -7,9 +7,10 @@ import (
 	"github.com/purecuda/cuda"
 )
 
-// A buffer is closed while another stream still reads it, and its memory is asked
-// for again at once. The reader gets what it should: nobody has to say which
-// streams use a buffer, and the host does not wait.
+// A buffer is closed while another stream still reads it, and memory is asked for
+// again at once. Nobody gets the memory before the reader is done with it, and
+// neither the host nor the buffer's home stream waits for that. Nobody has to say
+// which streams use a buffer, either.
 func Example_crossStreamLifetime() {
 	gpu, dev := simulated()
 	def := dev.DefaultStream()
@@ -27,16 +28,21 @@ func Example_crossStreamLifetime() {
 	check(x.Close()) // although the copy has not begun
 
 	y := must(cuda.AllocAsync[int32](def, 3))
+	defer y.Close()
 	check(cuda.Fill(def, y, 2))
-	fmt.Println("the same memory again:", y.Pointer() == was)
-	check(y.Close())
+	check(def.Synchronize()) // def does not wait for s
+	fmt.Println("the same memory, still to be read:", y.Pointer() == was)
 
 	release()
 	check(s.Synchronize())
 	fmt.Println("the copy:", host.Slice())
+	z := must(cuda.AllocAsync[int32](def, 3))
+	defer z.Close()
+	fmt.Println("the same memory, after that:", z.Pointer() == was)
 	// Output:
-	// the same memory again: true
+	// the same memory, still to be read: false
 	// the copy: [1 1 1]
+	// the same memory, after that: true
 }
 
 // Memory that comes and goes with the work of a stream is taken from the device's

@@ -51,7 +51,7 @@ func ExampleDevice_OpenEvent() {
 	handle := must(e.IPCHandle())
 
 	// The importer.
-	opened := must(here.OpenEvent(handle))
+	opened := must(here.OpenEvent(handle, nil))
 	defer opened.Close()
 	t := must(here.NewStream(nil))
 	defer t.Close()

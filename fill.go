@@ -3,9 +3,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
-
-	"github.com/purecuda/cuda/driver"
 )
 
 // Fill enqueues on s the setting of all elements of dst to v
@@ -14,27 +13,20 @@ import (
 // others match errors.ErrUnsupported.
 func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
 	const op = "fill"
-	h, p, err := dst.hold(op)
-	if err != nil {
+	m, at, bytes, err := span(op, dst)
+	switch {
+	case err != nil:
 		return err
+	case !s.usable():
+		return nilStream(op)
 	}
-	defer h.release()
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	if h.dev.driver != s.dev.driver {
-		return twoDrivers(op)
-	}
-	n := uint64(dst.n)
-	var set func(api *driver.API, h driver.Stream) driver.Result
-	switch size := unsafe.Sizeof(v); size {
+	size := unsafe.Sizeof(v)
+	var bits uint32
+	switch size {
 	case 1:
-		bits := *(*uint8)(unsafe.Pointer(&v))
-		set = func(api *driver.API, st driver.Stream) driver.Result { return api.MemsetD8Async(p, bits, n, st) }
+		bits = uint32(*(*uint8)(unsafe.Pointer(&v)))
 	case 2:
-		bits := *(*uint16)(unsafe.Pointer(&v))
-		set = func(api *driver.API, st driver.Stream) driver.Result { return api.MemsetD16Async(p, bits, n, st) }
+		bits = uint32(*(*uint16)(unsafe.Pointer(&v)))
 	default:
 		words := unsafe.Slice((*uint32)(unsafe.Pointer(&v)), size/4)
 		for _, w := range words {
@@ -43,17 +35,12 @@ func Fill[T Element](s *Stream, dst *Buffer[T], v T) error {
 					Detail: fmt.Sprintf("the driver sets at most 4 bytes at a time, and the words of %v differ", v)}
 			}
 		}
-		bits := words[0]
-		set = func(api *driver.API, st driver.Stream) driver.Result {
-			return api.MemsetD32Async(p, bits, n*uint64(len(words)), st)
-		}
+		bits, size = words[0], 4
 	}
-	in := s.capture()
-	r := s.callFor(h, h, set)
-	if r == driver.Success {
-		h.usedOn(s, in)
-	} else if r == driver.ErrorInvalidValue && h.dev != s.dev {
-		return &Error{Op: op, Code: r, Detail: fmt.Sprintf("device %d has no access to the memory of device %d: see EnablePeerAccess", s.dev.index, h.dev.index)}
+	err = s.native.Fill(m, at, size, bits, bytes/uint64(size))
+	runtime.KeepAlive(s)
+	if err != nil {
+		return failed(op, err)
 	}
-	return check(op, r)
+	return nil
 }

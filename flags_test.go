@@ -33,6 +33,7 @@ func TestFlagsReachTheDriver(t *testing.T) {
 		}
 	})
 	s, other := newStream(t, d, nil), newStream(t, d, nil)
+	require.NoError(t, newEvent(t, nil).Record(s)) // the one that was made to see what the driver wants
 	for want, opts := range map[uint32]cuda.EventOptions{
 		driver.EventDisableTiming:                            {},
 		driver.EventDefault:                                  {Timing: true},
@@ -71,28 +72,28 @@ func TestLastReleaseDestroys(t *testing.T) {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		_, d := simulatedDevice(t, func(api *driver.API) {
 			bare := *api
-			api.EventQuery = func(e driver.Event) driver.Result {
+			api.StreamQuery = func(s driver.Stream) driver.Result {
 				close(entered)
 				<-leave
-				return bare.EventQuery(e)
+				return bare.StreamQuery(s)
 			}
-			api.EventDestroy = func(e driver.Event) driver.Result { bare.EventDestroy(e); return answer }
+			api.StreamDestroy = func(s driver.Stream) driver.Result { bare.StreamDestroy(s); return answer }
 		})
 		var errs []error
 		d.Driver().OnCleanupError(func(err error) { errs = append(errs, err) })
-		e, err := d.DefaultStream().RecordEvent(unpooled())
+		s, err := d.NewStream(nil)
 		require.NoError(t, err)
 		done := make(chan error)
 		go func() {
-			_, err := e.Query()
+			_, err := s.Query()
 			done <- err
 		}()
 		<-entered
-		require.NoError(t, e.Close(), "the call in the driver still holds it")
-		require.Equal(t, 1, d.Driver().Stats().Events)
+		require.NoError(t, s.Close(), "the call in the driver still holds it")
+		require.Equal(t, 1, d.Driver().Stats().Streams)
 		close(leave)
 		require.NoError(t, <-done)
-		require.Zero(t, d.Driver().Stats().Events)
+		require.Zero(t, d.Driver().Stats().Streams)
 		if heard {
 			require.Len(t, errs, 1)
 			require.ErrorIs(t, errs[0], answer)

@@ -58,7 +58,7 @@ func TestGraphCloseRaces(t *testing.T) {
 	for range 100 {
 		buf, err := cuda.AllocAsync[uint32](s, 1000)
 		require.NoError(t, err)
-		g, err := s.Capture(nil, func() error { return cuda.Copy(s, p.out, buf) })
+		g, err := s.Capture(func() error { return cuda.Copy(s, p.out, buf) })
 		require.NoError(t, err)
 		x, err := g.Instantiate()
 		require.NoError(t, err)
@@ -99,14 +99,14 @@ func TestLostDeviceRefusesGraphs(t *testing.T) {
 	require.NoError(t, err)
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)
-	g, err := s.Capture(nil, func() error { return s.LaunchHostFunc(func(error) { t.Error("called") }) })
+	g, err := s.Capture(func() error { return s.LaunchHostFunc(func(error) { t.Error("called") }) })
 	require.NoError(t, err)
 	x, err := g.Instantiate()
 	require.NoError(t, err)
 	gpu.Fault(s, driver.ErrorLaunchFailed)
 	require.ErrorIs(t, s.Synchronize(), cuda.ErrDeviceLost)
 	_, instantiateErr := g.Instantiate()
-	_, captureErr := s.Capture(nil, func() error { return nil })
+	_, captureErr := s.Capture(func() error { return nil })
 	for name, err := range map[string]error{"Launch": x.Launch(s), "Upload": x.Upload(s), "Update": x.Update(g),
 		"Instantiate": instantiateErr, "Capture": captureErr} {
 		require.ErrorIs(t, err, cuda.ErrDeviceLost, name)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
 
 // HostBuffer is pinned host memory for a number of elements: memory that the
@@ -15,7 +16,7 @@ import (
 // The memory is not Go's. It lives until Close, and the garbage collector does
 // not free it, because a slice of it may outlive the HostBuffer.
 type HostBuffer[T Element] struct {
-	h     *handle
+	m     *native.Memory
 	at    driver.DevicePtr
 	slice []T
 	part  bool // of another: closing it does nothing
@@ -53,17 +54,11 @@ func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], 
 	if opts.WriteCombined {
 		flags |= driver.MemHostAllocWriteCombined
 	}
-	var p unsafe.Pointer
-	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func(api *driver.API) (r driver.Result) {
-			p, r = api.MemHostAlloc(bytes, flags)
-			return r
-		})
-	})
-	if r != driver.Success {
-		return nil, &Error{Op: op, Code: r, Detail: fmt.Sprintf("%d bytes", bytes)}
+	m, err := d.native.AllocHost(bytes, flags)
+	if err != nil {
+		return nil, allocFailed(op, err, bytes)
 	}
-	return newHostBuffer(d, kindHostBuffer, unsafe.Slice((*T)(p), n), driver.HostPtr(p)), nil
+	return newHostBuffer(m, unsafe.Slice((*T)(m.Host()), n)), nil
 }
 
 // RegisterHost pins memory that already exists, such as that of mmap, so that
@@ -80,30 +75,17 @@ func RegisterHost[T Element](d *Device, memory []T) (*HostBuffer[T], error) {
 		return nil, err
 	}
 	p := unsafe.Pointer(unsafe.SliceData(memory))
-	var at driver.DevicePtr
-	r := d.driver.relaxed(func() driver.Result {
-		return d.bound(func(api *driver.API) driver.Result {
-			r := api.MemHostRegister(p, bytes, driver.MemHostRegisterPortable|driver.MemHostRegisterDeviceMap)
-			if r != driver.Success {
-				return r
-			}
-			if at, r = api.MemHostGetDevicePointer(p, 0); r != driver.Success {
-				api.MemHostUnregister(p)
-			}
-			return r
-		})
-	})
-	if r != driver.Success {
-		return nil, &Error{Op: op, Code: r, Detail: fmt.Sprintf("%d bytes at %p", bytes, p)}
+	m, err := d.native.RegisterHost(p, bytes)
+	if err != nil {
+		e := failed(op, err).(*Error)
+		e.Detail = joinDetails(fmt.Sprintf("%d bytes at %p", bytes, p), e.Detail)
+		return nil, e
 	}
-	return newHostBuffer(d, kindRegistered, memory, at), nil
+	return newHostBuffer(m, memory), nil
 }
 
-func newHostBuffer[T Element](d *Device, k kind, slice []T, at driver.DevicePtr) *HostBuffer[T] {
-	h := newHandle(d, k, uint64(at))
-	h.pointer = unsafe.Pointer(unsafe.SliceData(slice))
-	h.mem = &h.memory
-	return &HostBuffer[T]{h: h, at: at, slice: slice}
+func newHostBuffer[T Element](m *native.Memory, slice []T) *HostBuffer[T] {
+	return &HostBuffer[T]{m: m, at: m.Addr, slice: slice}
 }
 
 // Len returns the number of elements.
@@ -130,17 +112,17 @@ func (b *HostBuffer[T]) Pointer() driver.DevicePtr {
 // the memory and is closed when b is.
 func (b *HostBuffer[T]) Range(from, to int) (*HostBuffer[T], error) {
 	const op = "host buffer range"
-	if b == nil || b.h == nil {
+	if b == nil || b.m == nil {
 		return nil, invalid(op, "the host buffer is nil")
 	}
-	if b.h.closed() {
-		return nil, closed(op, b.h.String())
+	if b.m.Closed() {
+		return nil, closed(op, b.m.String())
 	}
 	if err := checkRange(op, from, to, len(b.slice)); err != nil {
 		return nil, err
 	}
 	size := unsafe.Sizeof(*new(T))
-	return &HostBuffer[T]{h: b.h, at: b.at + driver.DevicePtr(uintptr(from)*size), slice: b.slice[from:to:to], part: true}, nil
+	return &HostBuffer[T]{m: b.m, at: b.at + driver.DevicePtr(uintptr(from)*size), slice: b.slice[from:to:to], part: true}, nil
 }
 
 // RecordStream notes that work on s uses the memory which this package did not
@@ -152,28 +134,19 @@ func (b *HostBuffer[T]) RecordStream(s *Stream) error { return recordStream(b, s
 // then. f is called on any goroutine, at once if that is so already, and must not block.
 // A later call of AfterFree replaces it; nil takes it back.
 func (b *HostBuffer[T]) AfterFree(f func()) {
-	if b == nil || b.h == nil || b.part {
+	if b == nil || b.m == nil || b.part {
 		return
 	}
 	if f == nil {
 		f = func() {}
 	}
-	for {
-		old := b.h.afterFree.Load()
-		if old == &noted {
-			f()
-			return
-		}
-		if b.h.afterFree.CompareAndSwap(old, &f) {
-			return
-		}
-	}
+	b.m.AfterFree(f)
 }
 
 // Close frees the memory (cuMemFreeHost), or unpins what was registered
 // (cuMemHostUnregister). Slices of allocated memory are invalid from then on. If
-// work in flight still uses it, Close returns at once and a goroutine frees it when
-// that work is done. Registered memory is the caller's again when Close returns: it
+// work in flight still uses it, Close returns at once and it is freed in the background
+// when that work is done. Registered memory is the caller's again when Close returns: it
 // waits for the work. But what a graph uses stays pinned until the graph is closed.
 //
 // The driver frees pinned memory only when the device is idle. Until then it blocks
@@ -181,19 +154,17 @@ func (b *HostBuffer[T]) AfterFree(f func()) {
 // at the end, and reuse until then. Closing again, and closing a range, is nil and
 // does nothing.
 func (b *HostBuffer[T]) Close() error {
-	if b == nil || b.h == nil || b.part {
+	if b == nil || b.m == nil || b.part {
 		return nil
 	}
-	return check("host buffer close", b.h.close())
+	return failed("host buffer close", b.m.Close())
 }
 
-func (b *HostBuffer[T]) hold(op string) (*handle, driver.DevicePtr, error) {
+func (b *HostBuffer[T]) memory() (*native.Memory, driver.DevicePtr, uint64) {
 	if b == nil {
-		return nil, 0, invalid(op, "the host buffer is nil")
+		return nil, 0, 0
 	}
-	return b.h, b.at, holdMemory(op, b.h)
+	return b.m, b.at, uint64(len(b.slice)) * uint64(unsafe.Sizeof(*new(T)))
 }
-
-func (b *HostBuffer[T]) bytes() uint64 { return uint64(len(b.slice)) * uint64(unsafe.Sizeof(*new(T))) }
 
 func (b *HostBuffer[T]) element(T) {}

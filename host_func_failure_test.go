@@ -34,7 +34,7 @@ func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 			wg.Done()
 		}
 	}
-	g, err := s.Capture(nil, func() error {
+	g, err := s.Capture(func() error {
 		return errors.Join(s.LaunchHostFunc(tell(n)), s.LaunchHostFunc(tell(n+1)))
 	})
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestHostFuncsAreForgotten(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 	eventually(t, func() bool { return collected.Load() == 1 })
 
-	g, err := s.Capture(nil, func() error { launch(); return nil })
+	g, err := s.Capture(func() error { launch(); return nil })
 	require.NoError(t, err)
 	x, err := g.Instantiate()
 	require.NoError(t, err)

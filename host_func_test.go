@@ -97,7 +97,7 @@ func TestHostFuncRules(t *testing.T) {
 	rule(t, "01 a host function in a graph is called once for each launch", 1, func(t *testing.T, b *backend) {
 		s, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
 		var calls atomic.Int32
-		g, err := s.Capture(nil, func() error {
+		g, err := s.Capture(func() error {
 			return s.LaunchHostFunc(func(err error) {
 				if err != nil {
 					t.Error(err)

@@ -59,7 +59,7 @@ func TestIPCRules(t *testing.T) {
 		e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.dev()})
 		h, err := e.IPCHandle()
 		require.NoError(t, err)
-		same, err := b.dev().OpenEvent(h)
+		same, err := b.dev().OpenEvent(h, nil)
 		require.NoError(t, err)
 		require.NotSame(t, e, same)
 		require.Equal(t, native(t, e), native(t, same))
@@ -69,7 +69,7 @@ func TestIPCRules(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, h, again)
 		require.NoError(t, same.Close())
-		_, err = b.dev().OpenEvent(h)
+		_, err = b.dev().OpenEvent(h, nil)
 		require.Error(t, err, "it is closed")
 	})
 }
@@ -89,7 +89,7 @@ func TestOpenedEventSimulated(t *testing.T) {
 	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: there})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	opened, err := here.OpenEvent(h)
+	opened, err := here.OpenEvent(h, nil)
 	require.NoError(t, err)
 	defer opened.Close()
 

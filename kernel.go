@@ -16,39 +16,40 @@ import (
 // Launch takes the arguments as they come. For a launch that is repeated, Prepare
 // packs them once, and launching allocates nothing.
 type Kernel struct {
-	m      *Module
-	native driver.Func
-	name   string
+	m    *Module
+	fn   driver.Func
+	name string
 	// params are the sizes of the parameters in bytes, if known: drivers before
 	// CUDA 12.4 do not tell them.
 	params []uint64
 	known  bool
 }
 
-// maxParamBytes is how much all parameters of a kernel can have.
-const maxParamBytes = 32764
+// maxParams is more than any kernel's parameters.
+const maxParams = 32764
 
 // Kernel finds a kernel by its name in the image (cuModuleGetFunction). If there
 // is none, the error matches [driver.ErrorNotFound].
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	const op = "kernel lookup"
-	if err := m.acquire(op); err != nil {
-		return nil, err
+	if !m.usable() {
+		return nil, invalid(op, "the module is nil")
 	}
-	defer m.h.release()
+	if err := m.native.Enter(); err != nil {
+		return nil, failed(op, err)
+	}
+	defer m.leave()
 	if name == "" || strings.Contains(name, "\x00") {
 		return nil, invalid(op, fmt.Sprintf("there is no kernel of the name %q", name))
 	}
-	d := m.h.dev
 	k := &Kernel{m: m, name: name}
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		if k.native, r = api.ModuleGetFunction(m.Handle(), name); r != driver.Success {
-			return r
-		}
-		return k.readParams()
-	})
+	fn, r := m.native.API().ModuleGetFunction(m.native.Native, name)
+	if r == driver.Success {
+		k.fn = fn
+		r = k.readParams()
+	}
 	if r != driver.Success {
-		e := k.failure(op, r)
+		e := k.failed(op, r).(*Error)
 		if r == driver.ErrorNotFound {
 			e.Detail += `: not in the module; of C++ functions that are not extern "C" the name in the image is another`
 		}
@@ -57,10 +58,16 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
+// leave ends a call on the module, which must not be collected during it.
+func (m *Module) leave() {
+	m.native.Leave()
+	runtime.KeepAlive(m)
+}
+
 // readParams asks for one parameter after the other, until there is none.
 func (k *Kernel) readParams() driver.Result {
-	for i := range uint64(maxParamBytes) {
-		_, size, r := k.m.h.dev.driver.api.FuncGetParamInfo(k.native, i)
+	for i := range uint64(maxParams) {
+		_, size, r := k.m.native.API().FuncGetParamInfo(k.fn, i)
 		switch r {
 		case driver.Success:
 			k.params = append(k.params, size)
@@ -99,7 +106,7 @@ func (k *Kernel) Handle() driver.Func {
 	if k == nil {
 		return 0
 	}
-	return k.native
+	return k.fn
 }
 
 // String returns the kernel's name and device.
@@ -107,31 +114,26 @@ func (k *Kernel) String() string {
 	if k == nil || k.m == nil {
 		return "cuda.Kernel(nil)"
 	}
-	return fmt.Sprintf("cuda.Kernel(device %d, %s)", k.m.h.dev.index, k.name)
+	return fmt.Sprintf("cuda.Kernel(device %d, %s)", k.m.native.Dev.Index, k.name)
 }
 
 // Attribute returns an attribute of the kernel, such as its registers per thread
 // (cuFuncGetAttribute).
 func (k *Kernel) Attribute(a driver.FuncAttribute) (int, error) {
 	const op = "kernel attribute"
-	if err := k.acquire(op); err != nil {
+	if err := k.enter(op); err != nil {
 		return 0, err
 	}
-	defer k.m.h.release()
+	defer k.m.leave()
 	v, r := k.attribute(a)
 	if r != driver.Success {
-		return 0, k.failure(op, r)
+		return 0, k.failed(op, r)
 	}
 	return v, nil
 }
 
 func (k *Kernel) attribute(a driver.FuncAttribute) (int, driver.Result) {
-	var v int32
-	d := k.m.h.dev
-	r := d.call(func(api *driver.API) (r driver.Result) {
-		v, r = api.FuncGetAttribute(a, k.native)
-		return r
-	})
+	v, r := k.m.native.API().FuncGetAttribute(a, k.fn)
 	return int(v), r
 }
 
@@ -140,19 +142,14 @@ func (k *Kernel) attribute(a driver.FuncAttribute) (int, driver.Result) {
 // need [driver.FuncMaxDynamicSharedBytes].
 func (k *Kernel) SetAttribute(a driver.FuncAttribute, v int) error {
 	const op = "kernel attribute"
-	if err := k.acquire(op); err != nil {
+	if err := k.enter(op); err != nil {
 		return err
 	}
-	defer k.m.h.release()
+	defer k.m.leave()
 	if int64(v) != int64(int32(v)) {
 		return invalid(op, fmt.Sprintf("the value %d", v))
 	}
-	d := k.m.h.dev
-	r := d.call(func(api *driver.API) driver.Result { return api.FuncSetAttribute(k.native, a, int32(v)) })
-	if r != driver.Success {
-		return k.failure(op, r)
-	}
-	return nil
+	return k.failed(op, k.m.native.API().FuncSetAttribute(k.fn, a, int32(v)))
 }
 
 // MaxActiveBlocks returns how many blocks of blockSize threads, each with
@@ -160,27 +157,22 @@ func (k *Kernel) SetAttribute(a driver.FuncAttribute, v int) error {
 // (cuOccupancyMaxActiveBlocksPerMultiprocessor); 0 if not even one.
 func (k *Kernel) MaxActiveBlocks(blockSize, sharedBytes int) (int, error) {
 	const op = "kernel occupancy"
-	if err := k.acquire(op); err != nil {
+	if err := k.enter(op); err != nil {
 		return 0, err
 	}
-	defer k.m.h.release()
+	defer k.m.leave()
 	if blockSize <= 0 || int64(blockSize) > math.MaxInt32 || sharedBytes < 0 {
 		return 0, invalid(op, fmt.Sprintf("blocks of %d threads and %d bytes", blockSize, sharedBytes))
 	}
 	n, r := k.maxActiveBlocks(int32(blockSize), uint64(sharedBytes))
 	if r != driver.Success {
-		return 0, k.failure(op, r)
+		return 0, k.failed(op, r)
 	}
 	return n, nil
 }
 
 func (k *Kernel) maxActiveBlocks(blockSize int32, sharedBytes uint64) (int, driver.Result) {
-	var n int32
-	d := k.m.h.dev
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		n, r = api.OccupancyMaxActiveBlocksPerMultiprocessor(k.native, blockSize, sharedBytes)
-		return r
-	})
+	n, r := k.m.native.API().OccupancyMaxActiveBlocksPerMultiprocessor(k.fn, blockSize, sharedBytes)
 	return int(n), r
 }
 
@@ -190,41 +182,41 @@ func (k *Kernel) maxActiveBlocks(blockSize int32, sharedBytes uint64) (int, driv
 // shared memory.
 func (k *Kernel) SuggestBlockSize(sharedBytes int) (gridSize, blockSize int, err error) {
 	const op = "kernel occupancy"
-	if err := k.acquire(op); err != nil {
+	if err := k.enter(op); err != nil {
 		return 0, 0, err
 	}
-	defer k.m.h.release()
+	defer k.m.leave()
 	if sharedBytes < 0 {
 		return 0, 0, invalid(op, fmt.Sprintf("blocks of %d bytes", sharedBytes))
 	}
-	var grid, block int32
-	d := k.m.h.dev
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		grid, block, r = api.OccupancyMaxPotentialBlockSize(k.native, 0, uint64(sharedBytes), 0)
-		return r
-	})
+	grid, block, r := k.m.native.API().OccupancyMaxPotentialBlockSize(k.fn, 0, uint64(sharedBytes), 0)
 	if r != driver.Success {
-		return 0, 0, k.failure(op, r)
+		return 0, 0, k.failed(op, r)
 	}
 	return int(grid), int(block), nil
 }
 
-// acquire takes a reference to the module, which the caller releases.
-func (k *Kernel) acquire(op string) error {
-	if k == nil || k.m == nil {
+// enter takes a reference to the module, which its leave gives back.
+func (k *Kernel) enter(op string) error {
+	if !k.usable() {
 		return invalid(op, "the kernel is nil")
 	}
-	ok := k.m.h.acquire()
-	runtime.KeepAlive(k) // until then a collected module would close its handle
-	if !ok {
-		return &Error{Op: op, Err: ErrClosed, Detail: "the module of kernel " + k.name}
+	if k.m.native.Enter() != nil {
+		return k.moduleClosed(op)
 	}
 	return nil
 }
 
-// failure is an error of the driver that names the kernel.
-func (k *Kernel) failure(op string, r driver.Result) *Error {
-	e := failure(op, r).(*Error)
+func (k *Kernel) usable() bool { return k != nil && k.m != nil }
+
+func (k *Kernel) moduleClosed(op string) error { return closed(op, "the module of kernel "+k.name) }
+
+// failed is an error of the driver that names the kernel.
+func (k *Kernel) failed(op string, r driver.Result) error {
+	if r == driver.Success {
+		return nil
+	}
+	e := failed(op, r).(*Error)
 	e.Detail = joinDetails("kernel "+k.name, e.Detail)
 	return e
 }

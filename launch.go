@@ -1,12 +1,79 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"reflect"
 	"runtime"
-	"unsafe"
+	"sync"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/kargs"
+	"github.com/purecuda/cuda/internal/native"
 )
+
+// Dim3 is a size in up to three dimensions. A Y or Z of zero counts as 1.
+type Dim3 struct{ X, Y, Z int }
+
+// LaunchConfig is the shape of a launch. Devices have limits: up to 1024 threads
+// per block, and 65535 blocks in Y and in Z, on all of today's.
+type LaunchConfig struct {
+	Grid  Dim3 // how many blocks
+	Block Dim3 // how many threads in each
+	// SharedBytes is how much dynamic shared memory each block gets. For more than
+	// 48 KiB see [Kernel.SetAttribute].
+	SharedBytes int
+	// Cooperative runs all blocks at once, so that they can wait for each other. If
+	// they do not fit on the device, the launch fails with
+	// driver.ErrorCooperativeLaunchTooLarge.
+	Cooperative bool
+}
+
+// Grid1D returns the shape for at least n threads in blocks of block threads: the
+// last block may have threads beyond n, which the kernel must send away.
+func Grid1D(n, block int) LaunchConfig {
+	c := LaunchConfig{Block: Dim3{X: block}}
+	if n > 0 && block > 0 {
+		c.Grid.X = (n-1)/block + 1
+	}
+	return c
+}
+
+// shape is c in the driver's types. problem says what these cannot hold, and is "" if all
+// is well.
+func (c *LaunchConfig) shape() (s native.Shape, problem string) {
+	gx, gy, gz := uint64(c.Grid.X), or1(c.Grid.Y), or1(c.Grid.Z)
+	bx, by, bz := uint64(c.Block.X), or1(c.Block.Y), or1(c.Block.Z)
+	if (gx|gy|gz|bx|by|bz|uint64(c.SharedBytes))>>32 != 0 || gx == 0 || bx == 0 {
+		return s, c.problem()
+	}
+	s.Grid, s.Block = [3]uint32{uint32(gx), uint32(gy), uint32(gz)}, [3]uint32{uint32(bx), uint32(by), uint32(bz)}
+	s.Shared, s.Cooperative = uint32(c.SharedBytes), c.Cooperative
+	return s, ""
+}
+
+func or1(n int) uint64 {
+	if n == 0 {
+		return 1
+	}
+	return uint64(n)
+}
+
+// problem says what is wrong with a shape.
+func (c *LaunchConfig) problem() string {
+	for _, size := range [...]struct {
+		what string
+		Dim3
+	}{{"grid", c.Grid}, {"block", c.Block}} {
+		for i, v := range [3]int{size.X, size.Y, size.Z} {
+			if v < 0 || v == 0 && i == 0 || int64(v) > math.MaxUint32 {
+				return fmt.Sprintf("the %s's %c is %d", size.what, "XYZ"[i], v)
+			}
+		}
+	}
+	return fmt.Sprintf("%d bytes of shared memory", c.SharedBytes)
+}
 
 // Launch enqueues the kernel on s with these arguments (cuLaunchKernel,
 // cuLaunchCooperativeKernel), which are copied. It returns at once. s must be a
@@ -35,96 +102,118 @@ import (
 // ([Device.EnablePeerAccess]), makes the kernel fail with
 // driver.ErrorIllegalAddress, and the device is lost to the process.
 func (k *Kernel) Launch(s *Stream, c LaunchConfig, args ...any) error {
-	p, err := k.prepare("kernel launch", args)
-	if err != nil {
-		return err
+	const op = "kernel launch"
+	if !k.usable() {
+		return invalid(op, "the kernel is nil")
 	}
-	return p.Launch(s, c)
+	b := blocks.Get().(*kargs.Block[*native.Memory])
+	err := k.pack(op, b, args)
+	if err == nil {
+		err = k.launch(op, s, &c, b)
+	}
+	b.Reset()
+	blocks.Put(b)
+	return err
+}
+
+// blocks are for the arguments of launches that are not prepared.
+var blocks = sync.Pool{New: func() any { return argTypes.NewBlock() }}
+
+// argTypes knows what can be an argument.
+var argTypes = kargs.NewTypes(isBuffer, func(b any) (*native.Memory, driver.DevicePtr, error) {
+	m, at, _ := b.(anyMemory).memory()
+	switch {
+	case m == nil:
+		return nil, 0, invalid("", "the buffer is nil, or was not allocated")
+	case m.Closed():
+		return nil, 0, closed("", m.String())
+	}
+	return m, at, nil
+})
+
+// isBuffer reports whether t is a *Buffer or *HostBuffer of whatever elements, and
+// not a type of someone else that has the methods of an embedded one.
+func isBuffer(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer && t.Implements(reflect.TypeFor[anyMemory]()) &&
+		t.Elem().PkgPath() == reflect.TypeFor[Device]().PkgPath()
+}
+
+// pack checks and packs arguments.
+func (k *Kernel) pack(op string, b *kargs.Block[*native.Memory], args []any) error {
+	return k.packed(op, b, b.Pack(k.params, k.known, args))
+}
+
+// packed says what is wrong with arguments, and that they are of the kernel's driver.
+func (k *Kernel) packed(op string, b *kargs.Block[*native.Memory], err error) error {
+	var inMemory *kargs.MemoryError
+	var why *Error
+	switch {
+	case errors.As(err, &inMemory) && errors.As(err, &why):
+		return &Error{Op: op, Err: why.Err, Detail: fmt.Sprintf("kernel %s: %s: %s", k.name, inMemory.Where(), why.Detail)}
+	case err != nil:
+		return k.invalid(op, err.Error())
+	case k.m.native.Closed():
+		return k.moduleClosed(op)
+	}
+	for _, m := range b.Holders() {
+		if m.Dev.Driver != k.m.native.Dev.Driver {
+			return twoDrivers(op)
+		}
+	}
+	return nil
+}
+
+// launch enqueues the kernel on s with packed arguments.
+func (k *Kernel) launch(op string, s *Stream, c *LaunchConfig, b *kargs.Block[*native.Memory]) error {
+	n, problem := c.shape()
+	if problem != "" {
+		return k.invalid(op, problem)
+	}
+	if !s.usable() {
+		return nilStream(op)
+	}
+	err := k.m.native.Launch(s.native, k.fn, &n, b.Params(), b.Holders())
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(k)
+	if err != nil {
+		return k.launchFailed(op, s, &n, b, err)
+	}
+	return nil
 }
 
 // Prepare checks and packs the arguments as [Kernel.Launch] does, for launches
 // without that work.
 func (k *Kernel) Prepare(args ...any) (*PreparedKernel, error) {
-	return k.prepare("kernel prepare", args)
+	const op = "kernel prepare"
+	if !k.usable() {
+		return nil, invalid(op, "the kernel is nil")
+	}
+	p := &PreparedKernel{k: k, args: argTypes.NewBlock()}
+	if err := k.pack(op, p.args, args); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // PreparedKernel is a kernel with its arguments. It keeps buffers among them
 // reachable, but does not keep them open. It needs no Close.
 type PreparedKernel struct {
-	k *Kernel
-	pack
+	k    *Kernel
+	args *kargs.Block[*native.Memory]
 }
 
 // Launch enqueues the kernel on s, see [Kernel.Launch]. It allocates nothing and
-// waits for no lock, but for the first use of a buffer on a stream that is not its
-// home. Any number of goroutines may launch at once, on the same stream
+// waits for no lock, except for the first use of a buffer on a stream that is not its
+// home, and on a stream that is being captured. Any number of goroutines may launch at once, on the same stream
 // or on several; but not during a call of Set.
 func (p *PreparedKernel) Launch(s *Stream, c LaunchConfig) error {
 	const op = "kernel launch"
 	if p == nil || p.k == nil {
 		return invalid(op, "the kernel is nil")
 	}
-	k := p.k
-	n, problem := c.shape()
-	if problem != "" {
-		return k.invalid(op, problem)
-	}
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	err := k.acquire(op)
-	if err == nil {
-		err = p.launch(op, s, n, c.Cooperative)
-		k.m.h.release()
-	}
-	s.h.release()
-	return err
-}
-
-// launch is Launch while the stream and the module are held.
-func (p *PreparedKernel) launch(op string, s *Stream, n shape, cooperative bool) error {
-	k := p.k
-	if s.dev != k.m.h.dev {
-		return k.mismatch(op, s.dev)
-	}
-	held := p.acquire()
-	if held < len(p.uses) {
-		p.release(held)
-		return &Error{Op: op, Err: ErrClosed, Detail: fmt.Sprintf("kernel %s: a buffer of argument %d", k.name, p.uses[held].arg)}
-	}
-	in := s.capture()
-	r := k.enqueue(s.h, n, cooperative, unsafe.Pointer(unsafe.SliceData(p.block)))
+	err := p.k.launch(op, s, &c, p.args)
 	runtime.KeepAlive(p)
-	if r == driver.Success {
-		s.h.effects.note() // it may print
-		for i := range p.uses {
-			p.uses[i].h.usedOn(s, in)
-		}
-		k.m.h.usedOn(s, in) // a graph needs the module too
-	}
-	p.release(held)
-	if r != driver.Success {
-		return k.launchFailed(op, n, r)
-	}
-	return nil
-}
-
-func (k *Kernel) enqueue(h *handle, n shape, cooperative bool, params unsafe.Pointer) driver.Result {
-	if h.native != 0 && !cooperative && h.dev.driver.captures.active.Load() == 0 { // as onStream, for speed
-		r := h.dev.driver.api.LaunchKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
-			n.block[0], n.block[1], n.block[2], n.shared, driver.Stream(h.native), params, nil)
-		if r != driver.ErrorInvalidContext {
-			return r
-		}
-	}
-	return h.onStream(func(api *driver.API, st driver.Stream) driver.Result {
-		if cooperative {
-			return api.LaunchCooperativeKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
-				n.block[0], n.block[1], n.block[2], n.shared, st, params)
-		}
-		return api.LaunchKernel(k.native, n.grid[0], n.grid[1], n.grid[2],
-			n.block[0], n.block[1], n.block[2], n.shared, st, params, nil)
-	})
+	return err
 }
 
 // Set replaces argument i, counted from 0, for the launches from now on. It must
@@ -136,28 +225,29 @@ func (p *PreparedKernel) Set(i int, arg any) error {
 	if p == nil || p.k == nil {
 		return invalid(op, "the kernel is nil")
 	}
-	if err := p.k.acquire(op); err != nil {
-		return err
+	if p.k.m.native.Closed() {
+		return p.k.moduleClosed(op)
 	}
-	defer p.k.m.h.release()
-	if i < 0 || i >= len(p.args) {
-		return p.k.invalid(op, fmt.Sprintf("argument %d of %d", i, len(p.args)))
-	}
-	return p.k.set(op, &p.pack, i, arg)
-}
-
-func (k *Kernel) mismatch(op string, stream *Device) error {
-	kernel := k.m.h.dev
-	if kernel.driver != stream.driver {
-		return twoDrivers(op)
-	}
-	return &Error{Op: op, Err: ErrDeviceMismatch,
-		Detail: fmt.Sprintf("kernel %s is of device %d, the stream of device %d", k.name, kernel.index, stream.index)}
+	return p.k.packed(op, p.args, p.args.Set(i, arg))
 }
 
 // launchFailed says what the driver does not: which limit a launch has passed.
-func (k *Kernel) launchFailed(op string, n shape, r driver.Result) error {
-	e := k.failure(op, r)
+func (k *Kernel) launchFailed(op string, s *Stream, n *native.Shape, b *kargs.Block[*native.Memory], err error) error {
+	var argument *native.ClosedArgument
+	switch {
+	case errors.As(err, &argument):
+		return closed(op, fmt.Sprintf("kernel %s: a buffer of argument %d", k.name, b.ArgumentOf(argument.Index)))
+	case err == ErrDeviceMismatch:
+		return &Error{Op: op, Err: ErrDeviceMismatch,
+			Detail: fmt.Sprintf("kernel %s is of device %d, the stream of device %d", k.name, k.m.native.Dev.Index, s.dev.native.Index)}
+	case k.m.native.Closed() && errors.Is(err, ErrClosed) && !s.native.Closed():
+		return k.moduleClosed(op)
+	}
+	r, ok := err.(driver.Result)
+	if !ok {
+		return failed(op, err)
+	}
+	e := k.failed(op, r).(*Error)
 	switch r {
 	case driver.ErrorInvalidValue, driver.ErrorLaunchOutOfResources:
 		e.Detail = joinDetails(e.Detail, k.limits(n))
@@ -167,7 +257,7 @@ func (k *Kernel) launchFailed(op string, n shape, r driver.Result) error {
 	return e
 }
 
-func (k *Kernel) limits(n shape) string {
+func (k *Kernel) limits(n *native.Shape) string {
 	threads, r := k.attribute(driver.FuncMaxThreadsPerBlock)
 	if r != driver.Success {
 		return ""
@@ -178,18 +268,18 @@ func (k *Kernel) limits(n shape) string {
 	}
 	return fmt.Sprintf("the grid has %v blocks of %v threads with %d bytes of dynamic shared memory each;"+
 		" blocks of this kernel can have up to %d threads and %d bytes",
-		n.grid, n.block, n.shared, threads, shared)
+		n.Grid, n.Block, n.Shared, threads, shared)
 }
 
-func (k *Kernel) room(n shape) string {
-	threads := uint64(n.block[0]) * uint64(n.block[1]) * uint64(n.block[2]) // few: the driver has looked at it
-	each, r := k.maxActiveBlocks(int32(threads), uint64(n.shared))
+func (k *Kernel) room(n *native.Shape) string {
+	threads := uint64(n.Block[0]) * uint64(n.Block[1]) * uint64(n.Block[2]) // few: the driver has looked at it
+	each, r := k.maxActiveBlocks(int32(threads), uint64(n.Shared))
 	if r != driver.Success {
 		return ""
 	}
-	processors, err := k.m.h.dev.Attribute(driver.AttributeMultiprocessorCount)
+	processors, err := k.m.Device().Attribute(driver.AttributeMultiprocessorCount)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%d blocks of %v threads fit on the device at once, the grid has %v", each*processors, n.block, n.grid)
+	return fmt.Sprintf("%d blocks of %v threads fit on the device at once, the grid has %v", each*processors, n.Block, n.Grid)
 }

@@ -33,8 +33,7 @@ func TestLifetimeEdges(t *testing.T) {
 
 		var again *cuda.Buffer[uint32]
 		made := calls.during(func() { again = closeAndAskAgain(t, d.DefaultStream(), buf) })
-		require.Equal(t, 1, made["MemFreeAsync"])
-		require.Equal(t, 1, made["StreamWaitEvent"])
+		require.Zero(t, made["MemFreeAsync"], "it is used")
 		release()
 		require.NoError(t, done.Synchronize())
 		all(t, 1, out.Slice())
@@ -142,7 +141,7 @@ func TestCapturesOfOthers(t *testing.T) {
 			})
 			var again *cuda.Buffer[uint32]
 			made := calls.during(func() { again = closeAndAskAgain(t, home, buf) })
-			require.Equal(t, 1, made["StreamWaitEvent"])
+			require.Zero(t, made["MemFreeAsync"], "it is used")
 			release()
 			require.NoError(t, user.Synchronize())
 			all(t, 1, out.Slice())
@@ -187,7 +186,7 @@ func TestDefaultStreamBesideACapture(t *testing.T) {
 			s, other := newStream(t, d, &cuda.StreamOptions{SyncWithDefault: true}), newStream(t, d, nil)
 			buf, from, e := alloc[uint32](t, d, 16), alloc[uint32](t, d, 16), newEvent(t, nil)
 			work := func() error { return c.work(d.DefaultStream(), other, buf, from, e) }
-			g, err := s.Capture(nil, func() error {
+			g, err := s.Capture(func() error {
 				require.ErrorIs(t, work(), cuda.ErrCapturing)
 				return cuda.Fill(s, buf, 1)
 			})

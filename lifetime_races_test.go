@@ -22,155 +22,79 @@ func (a *amid) run() {
 	}
 }
 
-// capturing captures s on a goroutine of its own. The capture has begun when
-// capturing returns; it ends when f does.
-func capturing(s *cuda.Stream, f func() error) (ended <-chan error) {
-	begun, end := make(chan struct{}), make(chan error, 1)
-	go func() {
-		g, err := s.Capture(nil, func() error {
-			close(begun)
-			return f()
-		})
-		if err == nil {
-			err = g.Close()
-		}
-		end <- err
-	}()
-	<-begun
-	return end
-}
-
-// A call of one goroutine reaches the driver just before another's capture of the
-// same stream begins or ends, or just behind.
-func TestCallsThatStraddleACapture(t *testing.T) {
-	rule(t, "29 a use before the capture, noted in it", 1, func(t *testing.T, b *backend) {
-		var behind amid
-		b, calls := counted(t, b, func(api *driver.API) {
-			bare := api.MemcpyAsync
-			api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
-				r := bare(dst, src, n, s)
-				behind.run()
-				return r
-			}
-		})
-		d := b.dev()
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
-		out, buf := allocHost[uint32](t, d, lifeSize), filled(t, home, 1)
-		require.NoError(t, user.WaitStream(home))
-		release := hold(t, user)
-		end := make(chan struct{})
-		var ended <-chan error
-		behind.next(func() { ended = capturing(user, func() error { <-end; return nil }) })
-		require.NoError(t, cuda.Copy(user, out, buf))
-		close(end)
-		require.NoError(t, <-ended)
-		var again *cuda.Buffer[uint32]
-		made := calls.during(func() { again = closeAndAskAgain(t, home, buf) })
-		require.Equal(t, 1, made["StreamWaitEvent"])
-		release()
-		require.NoError(t, user.Synchronize())
-		all(t, 1, out.Slice())
-		holds(t, home, again, 2)
-	})
-
-	rule(t, "29 a wait in the capture, noted behind it", 1, func(t *testing.T, b *backend) {
-		var behind amid
-		b, calls := counted(t, b, func(api *driver.API) {
-			bare := api.StreamWaitEvent
-			api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) driver.Result {
-				r := bare(s, e, flags)
-				behind.run()
-				return r
-			}
-		})
-		d := b.dev()
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
-		out, buf := allocHost[uint32](t, d, lifeSize), filled(t, home, 1)
-		require.NoError(t, user.WaitStream(home))
-		release := hold(t, user)
-		require.NoError(t, cuda.Copy(user, out, buf))
-		waited, over, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		behind.next(func() { close(waited); <-over })
-		ended := capturing(user, func() error {
-			go func() { done <- home.WaitStream(user) }()
-			<-waited
-			return nil
-		})
-		time.Sleep(5 * time.Millisecond) // the end of the capture stands in line behind the wait
-		close(over)
-		<-ended // perhaps with an error: home did not join back
-		require.NoError(t, <-done)
-		var again *cuda.Buffer[uint32]
-		made := calls.during(func() { again = closeAndAskAgain(t, home, buf) })
-		require.Equal(t, 1, made["StreamWaitEvent"], "an edge of a graph is no join")
-		release()
-		require.NoError(t, user.Synchronize())
-		all(t, 1, out.Slice())
-		holds(t, home, again, 2)
-	})
-
-	for _, c := range []struct {
-		name string
-		ask  func(e *cuda.Event, before <-chan error) error
-	}{
-		{"a question", func(e *cuda.Event, before <-chan error) error {
-			_, err := e.Query()
-			<-before // while it asks it holds the event
-			return err
-		}},
-		{"a wait from before", func(_ *cuda.Event, before <-chan error) error { return <-before }},
-	} {
-		rule(t, "23 a record that a capture overtakes, then "+c.name, 1, func(t *testing.T, b *backend) {
-			var ahead amid
+// A capture begins when no call on its stream is under way, and ends when none is: so a use
+// is in the graph, or before or after it, and never between.
+func TestCallsExcludeTheEndsOfACapture(t *testing.T) {
+	for name, inside := range map[string]bool{"begin": false, "end": true} {
+		rule(t, "34 a use at the "+name+" of a capture", 1, func(t *testing.T, b *backend) {
+			var copying amid
 			b, _ = counted(t, b, func(api *driver.API) {
-				record := api.EventRecord
-				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-					ahead.run()
-					r := record(e, s)
-					time.Sleep(5 * time.Millisecond) // the library does not know yet that it was in a capture; waits from before ask meanwhile
+				bare := api.MemcpyAsync
+				api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
+					copying.run()
+					r := bare(dst, src, n, s)
+					copying.run()
 					return r
 				}
 			})
-			d := b.dev()
-			s, other, e := newStream(t, d, nil), newStream(t, d, nil), newEvent(t, nil)
-			release := hold(t, other)
-			require.NoError(t, e.Record(other))
-			e.Handle() // others may record it, so waits for it move along
-			before, recorded := e.Done(), make(chan struct{})
-			var asked error
-			var ended <-chan error
-			ahead.next(func() {
-				ended = capturing(s, func() error {
-					<-recorded
-					asked = c.ask(e, before)
+			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+			p.set(7)
+			require.NoError(t, cuda.Copy(s, p.buf, p.in))
+			require.NoError(t, s.Synchronize())
+			inDriver, leave, copied := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			hold := func() { close(inDriver); <-leave }
+			use := func() { copied <- cuda.Copy(s, p.out, p.buf) }
+			if !inside {
+				copying.next(hold)
+				go use()
+				<-inDriver
+			}
+			begun, ended := make(chan struct{}), make(chan *cuda.Graph, 1)
+			go func() {
+				g, err := s.Capture(func() error {
+					close(begun)
+					if inside {
+						copying.next(hold)
+						go use()
+						<-inDriver
+					}
 					return nil
 				})
-			})
-			require.NoError(t, e.Record(s))
-			close(recorded)
-			returns(t, func() { require.NoError(t, <-ended, "the capture lives") })
-			require.ErrorIs(t, asked, cuda.ErrCaptured)
-			release()
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- g
+			}()
+			time.Sleep(soon)
+			require.Empty(t, ended)
+			if !inside {
+				select {
+				case <-begun:
+					t.Error("the capture has begun while a call was in the driver")
+				default:
+				}
+			}
+			close(leave)
+			g := <-ended
+			require.NoError(t, <-copied)
+			n, err := g.Nodes()
+			require.NoError(t, err)
+			require.Equal(t, map[bool]int{false: 0, true: 1}[inside], n)
+			require.NoError(t, g.Close())
+			require.NoError(t, s.Synchronize())
+			p.require(t, map[bool]uint32{false: 7, true: 0}[inside])
 		})
 	}
 }
 
-// A mark that is taken off because its closed stream was idle stays if a call that still
-// holds the stream has used the memory since.
-func TestMarksOfClosedStreamsCountTheirLastUse(t *testing.T) {
-	var copying, queried amid
+// A closed stream counts as a user of memory for as long as calls on it are under way.
+func TestClosedStreamsCountTheirLastUse(t *testing.T) {
+	var copying amid
 	gpu, d := simulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
 			copying.run()
 			return bare.MemcpyAsync(dst, src, n, s)
-		}
-		api.StreamQuery = func(s driver.Stream) driver.Result {
-			r := bare.StreamQuery(s)
-			if r == driver.Success {
-				queried.run()
-			}
-			return r
 		}
 	})
 	home, third := newStream(t, d, nil), newStream(t, d, nil)
@@ -186,33 +110,16 @@ func TestMarksOfClosedStreamsCountTheirLastUse(t *testing.T) {
 		out.Slice()[i] = 7
 	}
 
-	goOn, first, second := make(chan struct{}), make(chan error, 1), make(chan error, 1)
 	var release func()
-	inQuery := func() { // the second copy has seen that user is idle
-		release = gpu.Hold(user)
-		close(goOn)
-		require.NoError(t, <-first)
-	}
-	inCopy := func() {
+	copying.next(func() { // on its way to the driver
 		require.NoError(t, user.Close())
-		queried.next(inQuery)
-		go func() { second <- cuda.Copy(third, out3, buf) }()
-		select {
-		case <-goOn:
-		case <-time.After(time.Second):
-			t.Error("not asked")
-		}
-	}
-	copying.next(inCopy)
-	first <- cuda.Copy(user, out, buf)
-	require.NoError(t, <-second)
-
+		require.NoError(t, cuda.Copy(third, out3, buf), "which drops users that are closed and done")
+		release = gpu.Hold(user)
+	})
+	require.NoError(t, cuda.Copy(user, out, buf))
 	again := closeAndAskAgain(t, home, buf)
-	done, err := home.Query()
-	require.NoError(t, err)
-	require.False(t, done, "it did not wait for the stream that has yet to read")
 	release()
-	require.NoError(t, home.Synchronize())
+	require.NoError(t, d.Synchronize())
 	all(t, 1, out.Slice())
 	require.NoError(t, again.Close())
 }

@@ -46,13 +46,15 @@ func TestLifetimeOfStreams(t *testing.T) {
 		require.Equal(t, 2, b.drv.Stats().Streams, "the memory still needs it")
 		require.NoError(t, cuda.Copy(user, out, buf))
 		made := calls.during(func() { require.NoError(t, buf.Close()) })
-		require.Equal(t, 1, made["StreamWaitEvent"])
-		require.Equal(t, 1, made["MemFreeAsync"])
-		require.Equal(t, 1, made["StreamDestroy"])
-		require.Equal(t, 1, b.drv.Stats().Streams)
+		require.Zero(t, made["StreamWaitEvent"])
+		require.Zero(t, made["MemFreeAsync"])
+		require.Zero(t, made["StreamDestroy"])
 		release()
 		require.NoError(t, user.Synchronize())
 		all(t, 1, out.Slice())
+		eventually(t, func() bool { return b.drv.Stats().Streams == 1 })
+		require.Equal(t, 1, calls.count("MemFreeAsync"))
+		require.Equal(t, 1, calls.count("StreamDestroy"))
 	})
 
 	rule(t, "29 memory that outlives a thousand streams", 1, func(t *testing.T, b *backend) {
@@ -142,7 +144,7 @@ func TestLifetimeOfStreams(t *testing.T) {
 			require.NoError(t, cuda.Fill(external, buf, 1))
 		}
 		made = calls.during(func() { require.NoError(t, buf.Close()) })
-		require.Equal(t, 1, made["StreamWaitEvent"])
+		require.Zero(t, made["StreamWaitEvent"])
 		require.Zero(t, made["EventRecord"], "recorded behind each use")
 		require.NoError(t, d.Synchronize())
 	})

@@ -3,9 +3,11 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
 
 // Element is what buffers are made of: the fixed-size numbers, which look the
@@ -25,40 +27,35 @@ type Memory[T Element] interface {
 
 // anyMemory is a buffer of any element type.
 type anyMemory interface {
-	// hold returns the allocation, which the caller releases, and the device
-	// address of the first element.
-	hold(op string) (*handle, driver.DevicePtr, error)
-	bytes() uint64
+	// memory returns the allocation, nil if there is none, the device address of the first
+	// element, and the length in bytes.
+	memory() (m *native.Memory, at driver.DevicePtr, bytes uint64)
 }
 
-// holdMemory takes a reference to an allocation for a call.
-func holdMemory(op string, h *handle) error {
-	if h == nil {
-		return invalid(op, "the buffer was not allocated")
+// span is memory of an argument, which may be missing.
+func span(op string, b anyMemory) (m *native.Memory, at driver.DevicePtr, bytes uint64, err error) {
+	if b == nil {
+		return nil, 0, 0, invalid(op, "the memory is nil")
 	}
-	if !h.acquire() {
-		return closed(op, h.String())
+	if m, at, bytes = b.memory(); m == nil {
+		err = invalid(op, "the buffer is nil, or was not allocated")
 	}
-	return nil
+	return m, at, bytes, err
 }
 
 // recordStream is the RecordStream of every kind of memory.
-func recordStream(m anyMemory, s *Stream) error {
+func recordStream(b anyMemory, s *Stream) error {
 	const op = "record stream"
-	h, _, err := m.hold(op)
-	if err != nil {
+	m, _, _, err := span(op, b)
+	switch {
+	case err != nil:
 		return err
+	case !s.usable():
+		return nilStream(op)
 	}
-	defer h.release()
-	if err := s.acquire(op); err != nil {
-		return err
-	}
-	defer s.h.release()
-	if h.dev.driver != s.dev.driver {
-		return twoDrivers(op)
-	}
-	h.usedOn(s, s.capture())
-	return nil
+	err = m.RecordStream(s.native)
+	runtime.KeepAlive(s)
+	return failed(op, err)
 }
 
 // sizeOf returns the bytes of n elements.

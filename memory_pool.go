@@ -1,10 +1,8 @@
 package cuda
 
 import (
-	"errors"
-	"math"
-
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
 
 // MemoryPool is the driver's default memory pool of a device, from which
@@ -12,7 +10,7 @@ import (
 // number of goroutines may share it.
 type MemoryPool struct {
 	dev    *Device
-	native driver.MemPool
+	native *native.Pool
 }
 
 // MemoryPool returns the device's pool (cuDeviceGetDefaultMemPool). The first call
@@ -28,24 +26,11 @@ func (d *Device) MemoryPool() (*MemoryPool, error) {
 	if p := d.pool.Load(); p != nil {
 		return p, nil
 	}
-	if has, err := d.Attribute(driver.AttributeMemoryPools); err != nil {
-		return nil, err
-	} else if has == 0 {
-		return nil, &Error{Op: op, Err: errors.ErrUnsupported, Detail: "the device has no memory pools"}
+	pool, err := d.native.Pool()
+	if err != nil {
+		return nil, failed(op, err)
 	}
-	native, r := d.driver.api.DeviceGetDefaultMemPool(d.native)
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	p := &MemoryPool{d, native}
-	threshold, r := d.driver.api.MemPoolGetAttribute(native, driver.MemPoolReleaseThreshold)
-	if r == driver.Success && threshold == 0 {
-		r = d.driver.api.MemPoolSetAttribute(native, driver.MemPoolReleaseThreshold, math.MaxUint64)
-	}
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	d.pool.CompareAndSwap(nil, p)
+	d.pool.CompareAndSwap(nil, &MemoryPool{d, pool})
 	return d.pool.Load(), nil
 }
 
@@ -67,10 +52,10 @@ func (p *MemoryPool) usable(op string) error {
 
 // Handle returns the native CUmemoryPool.
 func (p *MemoryPool) Handle() driver.MemPool {
-	if p == nil {
+	if p == nil || p.native == nil {
 		return 0
 	}
-	return p.native
+	return p.native.Native
 }
 
 // SetReleaseThreshold says how many bytes the pool keeps, unused ones included,
@@ -82,7 +67,7 @@ func (p *MemoryPool) SetReleaseThreshold(bytes uint64) error {
 		return err
 	}
 	return check(op,
-		p.dev.driver.api.MemPoolSetAttribute(p.native, driver.MemPoolReleaseThreshold, bytes))
+		p.dev.driver.native.Quiet.MemPoolSetAttribute(p.native.Native, driver.MemPoolReleaseThreshold, bytes))
 }
 
 // PoolStats are the figures of a [MemoryPool], in bytes.
@@ -106,9 +91,9 @@ func (p *MemoryPool) Stats() (PoolStats, error) {
 		driver.MemPoolReservedCurrent: &s.Reserved,
 		driver.MemPoolReservedHigh:    &s.ReservedHigh,
 	} {
-		v, r := p.dev.driver.api.MemPoolGetAttribute(p.native, a)
+		v, r := p.dev.driver.native.Quiet.MemPoolGetAttribute(p.native.Native, a)
 		if r != driver.Success {
-			return PoolStats{}, failure(op, r)
+			return PoolStats{}, check(op, r)
 		}
 		*field = v
 	}
@@ -122,8 +107,8 @@ func (p *MemoryPool) ResetHigh() error {
 		return err
 	}
 	for _, a := range []driver.MemPoolAttribute{driver.MemPoolUsedHigh, driver.MemPoolReservedHigh} {
-		if r := p.dev.driver.api.MemPoolSetAttribute(p.native, a, 0); r != driver.Success {
-			return failure(op, r)
+		if r := p.dev.driver.native.Quiet.MemPoolSetAttribute(p.native.Native, a, 0); r != driver.Success {
+			return check(op, r)
 		}
 	}
 	return nil
@@ -137,8 +122,5 @@ func (p *MemoryPool) Trim(keep uint64) error {
 	if err := p.usable(op); err != nil {
 		return err
 	}
-	p.dev.concludeFrees()
-	return check(op, p.dev.driver.relaxed(func() driver.Result {
-		return p.dev.driver.api.MemPoolTrimTo(p.native, keep)
-	}))
+	return failed(op, p.native.Trim(keep))
 }

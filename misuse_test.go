@@ -87,6 +87,10 @@ func newGoods(t *testing.T) goods {
 	require.NoError(t, err)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
+	return goodsOf(t, drv, d)
+}
+
+func goodsOf(t *testing.T, drv *cuda.Driver, d *cuda.Device) goods {
 	s := newStream(t, d, nil)
 	b, err := cuda.Alloc[uint32](d, 4)
 	require.NoError(t, err)
@@ -94,7 +98,7 @@ func newGoods(t *testing.T) goods {
 	require.NoError(t, err)
 	pool, err := d.MemoryPool()
 	require.NoError(t, err)
-	g, err := s.Capture(nil, func() error { return cuda.Fill(s, b, 1) })
+	g, err := s.Capture(func() error { return cuda.Fill(s, b, 1) })
 	require.NoError(t, err)
 	x, err := g.Instantiate()
 	require.NoError(t, err)

@@ -117,6 +117,12 @@ func TestDriverThatWantsAContext(t *testing.T) {
 			}
 			return bare.EventQuery(e)
 		}
+		api.EventSynchronize = func(e driver.Event) driver.Result {
+			if !bound() {
+				return driver.ErrorInvalidContext
+			}
+			return bare.EventSynchronize(e)
+		}
 	})
 	s := newStream(t, d, nil)
 	e := newEvent(t, nil)

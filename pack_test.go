@@ -266,7 +266,7 @@ func TestSetArgument(t *testing.T) {
 		{1, float64(1), "parameter 1 has 4 bytes"},
 		{1, uint32(1), "argument 1 was a float32 and cannot become a uint32"},
 		{0, uint64(1), "argument 0 was a *cuda.Buffer[float32] and cannot become a uint64"},
-		{0, (*cuda.HostBuffer[int8])(nil), "the host buffer is nil"},
+		{0, (*cuda.HostBuffer[int8])(nil), "the buffer is nil"},
 		{0, nil, "argument 0 is nil"},
 	} {
 		err := p.Set(c.i, c.arg)

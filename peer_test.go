@@ -61,10 +61,12 @@ func TestPeer(t *testing.T) {
 		all(t, 1, out.Slice())
 		holds(t, home, again, 2)
 
-		buf = again // a copy between the devices, in flight
+		buf = again // a copy between the devices
 		require.NoError(t, reader.WaitStream(home))
+		release = hold(t, reader)
 		require.NoError(t, cuda.Copy(reader, there, buf))
 		again = closeAndAskAgain(t, home, buf)
+		release()
 		require.NoError(t, cuda.Fill(home, again, 3))
 		holds(t, reader, there, 2)
 		holds(t, home, again, 3)

@@ -1,11 +1,10 @@
 package cuda
 
 import (
-	"context"
-	"fmt"
 	"runtime"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
 )
 
 // Stream is a queue of work on one device: what is enqueued on it runs in that
@@ -17,15 +16,19 @@ import (
 // [Device.ExternalStream], or the device's [Device.DefaultStream]. Make them
 // once and reuse them: making one costs some microseconds, using one nothing.
 //
-// Except for Synchronize, SynchronizeContext and Close no method waits for the
-// device. A stream that is being captured can be neither queried nor waited for
-// on the host: that is [ErrCapturing].
+// Except for Synchronize and SynchronizeContext no method waits for the device. But
+// the driver blocks a call that enqueues when the stream's queue is full, after some
+// thousand operations; then calls on other goroutines that use this stream may be held
+// up too, and no others of this package, except that the driver also holds up
+// [Device.NewStream].
+//
+// A stream that is being captured can be neither queried nor waited for on the host:
+// that is [ErrCapturing]. Other calls on the streams of a capture take turns.
 type Stream struct {
-	dev       *Device
-	h         *handle
-	id        uint64
-	isDefault bool
-	cleanup   runtime.Cleanup
+	native  *native.Stream
+	dev     *Device
+	id      uint64
+	cleanup runtime.Cleanup
 }
 
 // StreamOptions say how a stream is made. The zero value is the recommended one.
@@ -49,38 +52,51 @@ func (d *Device) NewStream(opts *StreamOptions) (*Stream, error) {
 	if opts == nil {
 		opts = &StreamOptions{}
 	}
-	flags := driver.StreamNonBlocking
-	if opts.SyncWithDefault {
-		flags = driver.StreamDefault
+	n, err := d.native.NewStream(clamp32(opts.Priority), opts.SyncWithDefault)
+	if err != nil {
+		return nil, failed(op, err)
 	}
-	var native driver.Stream
-	r := d.bound(func(api *driver.API) (r driver.Result) {
-		native, r = api.StreamCreateWithPriority(flags, clamp32(opts.Priority))
-		return r
-	})
-	if r != driver.Success {
-		return nil, failure(op, r)
-	}
-	return d.wrap(native, kindStream), nil
+	return d.newStream(n), nil
 }
 
 // clamp32 keeps absurd priorities from wrapping around; the driver clamps
 // further, to the device's range.
 func clamp32(n int) int32 { return int32(max(-1<<30, min(n, 1<<30))) }
 
-// wrap makes a Stream of a native one.
-func (d *Device) wrap(native driver.Stream, k kind) *Stream {
-	s := &Stream{dev: d, h: newHandle(d, k, uint64(native))}
-	s.id = uint64(native)
-	d.call(func(api *driver.API) driver.Result {
-		id, r := api.StreamGetID(native)
-		if r == driver.Success {
-			s.id = id
-		}
-		return r
-	})
-	s.cleanup = runtime.AddCleanup(s, (*handle).forget, s.h)
+func (d *Device) newStream(n *native.Stream) *Stream {
+	s := &Stream{native: n, dev: d, id: n.ID()}
+	s.cleanup = runtime.AddCleanup(s, (*native.Stream).Forgotten, n)
 	return s
+}
+
+// ExternalStream wraps a stream made elsewhere: by a C library, PyTorch, or any
+// protocol that passes handles. The wrapper never destroys it; its maker
+// must keep it alive. Handles 0 and 1 give the default stream. Handle 2, the
+// per-thread default stream, is refused: goroutines have no thread.
+//
+// The driver cannot check a handle that was never valid: a made-up one may
+// crash the process. A stream that is not of the device's primary context is
+// an error.
+//
+// A wrapper of a stream that this library made is another stream to it: a
+// capture of the one does not keep calls on the other out of the graph.
+func (d *Device) ExternalStream(handle driver.Stream) (*Stream, error) {
+	const op = "external stream"
+	if err := d.usable(op); err != nil {
+		return nil, err
+	}
+	switch handle {
+	case 0, driver.StreamLegacy:
+		return d.DefaultStream(), nil
+	case driver.StreamPerThread:
+		return nil, &Error{Op: op, Code: driver.ErrorNotSupported,
+			Detail: "handle 2 is the calling thread's default stream, and goroutines have no thread; create a stream instead"}
+	}
+	n, err := d.native.AdoptStream(handle)
+	if err != nil {
+		return nil, failed(op, err)
+	}
+	return d.newStream(n), nil
 }
 
 // DefaultStream returns the device's legacy default stream, whose handle is 0.
@@ -103,12 +119,14 @@ func (s *Stream) Device() *Device {
 }
 
 // Handle returns the native CUstream, 0 for a default stream. Other libraries
-// can use it for as long as s is open and reachable.
+// can use it for as long as s is open and reachable. They may capture it: so from now on
+// closed memory of [AllocAsync] that s has used is freed when s is done with it, even if
+// the memory's home has waited for s.
 func (s *Stream) Handle() driver.Stream {
-	if s == nil || s.h == nil {
+	if !s.usable() {
 		return 0
 	}
-	return driver.Stream(s.h.native)
+	return s.native.Handle()
 }
 
 // ID returns a number that no other stream of the process has or will have, 0
@@ -144,16 +162,16 @@ func (s *Stream) Equal(o *Stream) bool {
 // (cuStreamGetPriority).
 func (s *Stream) Priority() (int, error) {
 	const op = "stream priority"
-	if err := s.acquire(op); err != nil {
-		return 0, err
+	if !s.usable() {
+		return 0, nilStream(op)
 	}
-	defer s.h.release()
 	var p int32
-	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
-		p, r = api.StreamGetPriority(h)
+	err := s.native.Ask(func(api *driver.API, native driver.Stream) (r driver.Result) {
+		p, r = api.StreamGetPriority(native)
 		return r
 	})
-	return int(p), check(op, r)
+	runtime.KeepAlive(s)
+	return int(p), failed(op, err)
 }
 
 // IsCapturing reports whether the stream's work is being captured into a graph
@@ -161,16 +179,16 @@ func (s *Stream) Priority() (int, error) {
 // ended by its owner too.
 func (s *Stream) IsCapturing() (bool, error) {
 	const op = "stream capture status"
-	if err := s.acquire(op); err != nil {
-		return false, err
+	if !s.usable() {
+		return false, nilStream(op)
 	}
-	defer s.h.release()
 	var status driver.CaptureStatus
-	r := s.call(func(api *driver.API, h driver.Stream) (r driver.Result) {
-		status, r = api.StreamIsCapturing(h)
+	err := s.native.Ask(func(api *driver.API, native driver.Stream) (r driver.Result) {
+		status, r = api.StreamIsCapturing(native)
 		return r
 	})
-	return status != driver.CaptureNone, check(op, r)
+	runtime.KeepAlive(s)
+	return status != driver.CaptureNone, failed(op, err)
 }
 
 // RecordEvent records e on s and returns it, see [Event.Record]. If e is nil it
@@ -190,125 +208,96 @@ func (s *Stream) WaitEvent(e *Event) error { return e.Wait(s) }
 
 // Query reports whether all work enqueued on s so far is done (cuStreamQuery).
 func (s *Stream) Query() (bool, error) {
-	const op = "stream query"
-	if err := s.acquire(op); err != nil {
-		return false, err
+	if !s.usable() {
+		return false, nilStream("stream query")
 	}
-	done, err := s.query(op)
-	s.h.release()
-	return done, err
+	done, err := s.native.Query()
+	runtime.KeepAlive(s)
+	if err != nil {
+		return false, failed("stream query", err)
+	}
+	return done, nil
 }
 
-// query is Query while the stream is held.
-func (s *Stream) query(op string) (bool, error) {
-	if s.dev.driver.captures.active.Load() != 0 {
-		return s.queryAmid(op)
+// WaitStream makes the work enqueued on s from now on wait for all work that
+// was enqueued on other before the call (cuEventRecord, cuStreamWaitEvent). It
+// returns at once. The streams may be of two devices. Waiting for oneself does
+// nothing.
+func (s *Stream) WaitStream(other *Stream) error {
+	if !s.usable() || !other.usable() {
+		return nilStream("stream wait stream")
 	}
-	return s.answered(op, s.h.queryStream())
-}
-
-// queryAmid is query while streams may be capturing.
-func (s *Stream) queryAmid(op string) (bool, error) {
-	beginning := &s.dev.driver.captures.beginning
-	beginning.RLock() // so that it does not become part of a capture now
-	defer beginning.RUnlock()
-	if err := s.notCapturing(op, false); err != nil {
-		return false, err
-	}
-	return s.answered(op, s.h.queryStreamRelaxed())
-}
-
-// answered says what the driver's answer means.
-func (s *Stream) answered(op string, r driver.Result) (bool, error) {
-	switch r {
-	case driver.Success:
-		return true, nil
-	case driver.ErrorNotReady:
-		return false, nil
-	}
-	return false, check(op, r)
-}
-
-// Synchronize waits until all work enqueued on s before the call is done. It
-// blocks the calling goroutine and no thread, see [Stream.SynchronizeContext].
-func (s *Stream) Synchronize() error { return s.SynchronizeContext(context.Background()) }
-
-// SynchronizeContext waits until all work enqueued on s before the call is
-// done, or ctx is. Unless s is idle (cuStreamQuery) it records an event on it and
-// waits for that, as [Event.SynchronizeContext] does. When ctx ends first the
-// error matches ctx.Err(), and the work on the device goes on. If s is closed, the
-// wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost]. Afterwards
-// what kernels have printed is flushed to C's standard output.
-func (s *Stream) SynchronizeContext(ctx context.Context) error {
-	const op = "stream synchronize"
-	p, err := s.begin(op)
-	if p.event == nil {
-		return err
-	}
-	defer p.end()
-	if err := p.wait(ctx, op); err != nil {
-		return err
-	}
-	return check(op, p.conclude())
-}
-
-// Done returns a channel that delivers one value, nil or an error, when all work
-// enqueued on s before the call is done, for use in a select; see [Event.Done].
-func (s *Stream) Done() <-chan error { return done(s, "stream wait") }
-
-// Close destroys the stream (cuStreamDestroy). It does not wait: work in flight
-// runs on to its end, and waits of other goroutines end with [ErrClosed]. Afterwards every
-// method that can fail fails with [ErrClosed]; closing again is nil. Closing an external
-// stream only forgets it; closing a default stream does nothing.
-func (s *Stream) Close() error {
-	if s == nil || s.h == nil || s.isDefault {
-		return nil
-	}
-	s.cleanup.Stop()
-	return check("stream close", s.h.close())
-}
-
-// String names the stream by device and handle.
-func (s *Stream) String() string {
-	switch {
-	case s == nil || s.h == nil:
-		return "cuda.Stream(nil)"
-	case s.isDefault:
-		return fmt.Sprintf("cuda.Stream(device %d, default)", s.dev.index)
-	case s.h.closed():
-		return fmt.Sprintf("cuda.Stream(device %d, closed)", s.dev.index)
-	}
-	return fmt.Sprintf("cuda.Stream(device %d, %#x)", s.dev.index, s.h.native)
-}
-
-// acquire takes a reference to the native stream, which the caller releases.
-func (s *Stream) acquire(op string) error {
-	if s != nil && !s.isDefault && s.h != nil && s.h.acquire() {
-		runtime.KeepAlive(s)
-		return nil
-	}
-	return s.acquireOrSay(op)
-}
-
-func (s *Stream) acquireOrSay(op string) error {
-	if s == nil || s.h == nil {
-		return invalid(op, "the stream is nil")
-	}
-	ok := s.h.acquire()
-	runtime.KeepAlive(s) // until then a collected s would close h
-	if !ok {
-		return closed(op, s.h.String())
-	}
-	// Work on a default stream would end the capture of a stream that synchronises
-	// with it.
-	if s.isDefault && s.dev.driver.captures.active.Load() != 0 && s.h.capturing() {
-		s.h.release()
-		return &Error{Op: op, Err: ErrCapturing, Detail: "a stream that synchronises with " + s.String() + " is being captured"}
+	err := s.native.WaitStream(other.native)
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(other)
+	if err != nil {
+		return failed("stream wait stream", err)
 	}
 	return nil
 }
 
-// call calls f with the native stream, see [handle.onStream].
-func (s *Stream) call(f func(api *driver.API, h driver.Stream) driver.Result) driver.Result {
-	return s.h.onStream(f)
+// Close destroys the stream (cuStreamDestroy), when the last call on it has returned, no
+// capture goes on, and all memory is freed that is freed in its order or that it has used.
+// It does not wait: work in flight runs on to its end, and waits of
+// other goroutines end with [ErrClosed]. Afterwards every
+// method that can fail fails with [ErrClosed]; closing again is nil. Closing an external
+// stream only forgets it; closing a default stream does nothing.
+func (s *Stream) Close() error {
+	if !s.usable() || s.native.IsDefault() {
+		return nil
+	}
+	s.cleanup.Stop()
+	return failed("stream close", s.native.Close())
+}
+
+// String names the stream by device and handle.
+func (s *Stream) String() string {
+	if !s.usable() {
+		return "cuda.Stream(nil)"
+	}
+	return s.native.String()
+}
+
+// usable reports whether a device has made s. Methods keep s reachable until their call is
+// over: a cleanup closes the native stream when s is garbage.
+func (s *Stream) usable() bool { return s != nil && s.dev != nil }
+
+func nilStream(op string) error { return invalid(op, "the stream is nil") }
+
+// WaitValue makes the work enqueued on s from now on wait until the first element of
+// word has reached value (cuStreamWaitValue32): until int32(*word-value) >= 0, so that
+// a counter may wrap around. It returns at once. Whoever can write to word ends the
+// wait: another stream by [Stream.WriteValue], a kernel, and, if it is pinned host
+// memory, the CPU by atomic.StoreUint32, of this process or of another one that shares
+// the memory. Nothing else ends it; until then waits for s on the host do not end
+// either, and calls that enqueue on s, or on a stream that shares hardware with it, may
+// block when about 1,000 operations are queued.
+//
+// The memory is that of [Alloc], [AllocHost] or [RegisterHost], and not of [AllocAsync].
+// Devices and drivers without such operations (before CUDA 11.7) answer with an error
+// that matches errors.ErrUnsupported.
+func (s *Stream) WaitValue(word Memory[uint32], value uint32) error {
+	return s.value("stream wait value", word, value, (*native.Stream).WaitValue)
+}
+
+// WriteValue writes value to the first element of word when s has come to it
+// (cuStreamWriteValue32). It returns at once. A reader that observes the value also
+// observes all earlier writes of s.
+func (s *Stream) WriteValue(word Memory[uint32], value uint32) error {
+	return s.value("stream write value", word, value, (*native.Stream).WriteValue)
+}
+
+func (s *Stream) value(op string, word Memory[uint32], value uint32, do func(*native.Stream, *native.Memory, driver.DevicePtr, uint32) error) error {
+	m, at, bytes, err := span(op, word)
+	switch {
+	case err != nil:
+		return err
+	case !s.usable():
+		return nilStream(op)
+	case bytes == 0:
+		return invalid(op, "the memory has no elements")
+	}
+	err = do(s.native, m, at, value)
+	runtime.KeepAlive(s)
+	return failed(op, err)
 }

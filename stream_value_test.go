@@ -204,7 +204,7 @@ func TestStreamValues(t *testing.T) {
 		storedAtEnd(t, b.dev(), word, 1000)
 		p.set(3)
 		var refused error
-		g, err := s.Capture(nil, func() error {
+		g, err := s.Capture(func() error {
 			if refused = s.WaitValue(word, 1); refused != nil {
 				return nil
 			}
@@ -286,9 +286,10 @@ func TestStreamValuesBetweenProcesses(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
 		t.Cleanup(p.exporter.Kill)
 		theirs := alloc[uint32](t, p.there.dev(), 2)
-		fillNow(t, theirs, 0)
-		ours := importedBuffer[uint32](t, p.here, exported(t, theirs))
 		s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
+		require.NoError(t, cuda.Fill(s, theirs, 0))
+		require.NoError(t, s.Synchronize())
+		ours := openedBuffer[uint32](t, p, theirs, nil)
 		p.gpu.Run(s, time.Hour)
 		require.NoError(t, s.WriteValue(theirs, 1))
 		began := time.Now()

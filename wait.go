@@ -2,11 +2,12 @@ package cuda
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
-	"sync/atomic"
-	"time"
 
-	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/native"
+	"github.com/purecuda/cuda/internal/wait"
 )
 
 // Waitable is what the host can wait for: an [*Event], a [*Stream] or a [*Device].
@@ -15,264 +16,221 @@ type Waitable interface {
 	SynchronizeContext(ctx context.Context) error
 	Done() <-chan error
 
-	begin(op string) (pending, error)
+	begin() (native.Pending, error)
 }
 
-// pending is a wait on the host that has begun. What it is for is settled: later
-// records and later work do not matter to it.
-type pending struct {
-	event *handle // nil if there is nothing to wait for
-	owner *handle // closing it ends the wait: the event itself, or the stream
-	keep  any     // must not be collected meanwhile
-
-	effects uint64 // of a stream: those when the wait began
-}
-
-// end is called once when the wait is over.
-func (p *pending) end() {
-	if p.event == nil {
-		return
+func (e *Event) begin() (native.Pending, error) {
+	if e == nil {
+		return native.Pending{}, nilEvent("")
 	}
-	p.owner.waited()
-	if p.event.kind == kindMilestone {
-		p.event.dev.milestones.put(p.event)
-	}
-	runtime.KeepAlive(p.keep)
+	return e.native.BeginWait()
 }
 
-// waited takes back what a wait has added to waits. The caller may not have to wait
-// for the driver, which may hold up whoever destroys something.
-func (h *handle) waited() {
-	if h.lastWaited() {
-		h.dev.chores.add(h.closeUnneeded)
+func (s *Stream) begin() (native.Pending, error) {
+	if !s.usable() {
+		return native.Pending{}, nilStream("")
 	}
+	return s.native.BeginWait()
 }
 
-// lastWaited takes one off waits. It reports whether h has no use any more.
-func (h *handle) lastWaited() bool { return h.waits.Add(-1) == 0 && h.replaced.Load() }
-
-func (h *handle) closeUnneeded() {
-	if r := h.close(); r != driver.Success {
-		h.cleanupFailed(r)
+func (d *Device) begin() (native.Pending, error) {
+	if err := d.usable(""); err != nil {
+		return native.Pending{}, err
 	}
+	return d.native.BeginWait()
 }
 
-// done returns a channel that tells of the end of a wait for w.
-func done(w Waitable, op string) <-chan error {
+// Synchronize waits until the work that the event marks is done. It blocks the
+// calling goroutine and no thread, see [Event.SynchronizeContext], and returns at
+// once if the event was never recorded.
+func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Background()) }
+
+// SynchronizeContext waits until the work that the event marks is done, or ctx
+// is. It asks the driver in a loop for 0.3 ms (cuEventQuery) and holds no
+// thread afterwards, so any number of goroutines can wait. When ctx ends first the
+// error matches ctx.Err(), and the work on the device goes on. If the event is
+// closed, the wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost].
+//
+// What kernels print is flushed by waits for streams and devices, not by this one.
+//
+// The wait is for the record that it finds, see [Event.Record]. An event made with
+// EventOptions.Blocking is not asked in a loop: the wait sleeps from the start.
+func (e *Event) SynchronizeContext(ctx context.Context) error {
+	if e != nil && e.native.TryFast() {
+		return nil
+	}
+	return synchronize(ctx, "event synchronize", e)
+}
+
+// Done returns a channel that delivers one value, nil or an error, when the
+// work that the event marks is done, for use in a select:
+//
+//	select {
+//	case err := <-e.Done():
+//	case <-ctx.Done():
+//	}
+//
+// Behind it is no goroutine, and a caller that no longer wants the value may
+// forget the channel. For an event that was never recorded the value is there at
+// once. Closing the event delivers [ErrClosed].
+func (e *Event) Done() <-chan error { return done("event wait", e) }
+
+// Synchronize waits until all work enqueued on s before the call is done. It
+// blocks the calling goroutine and no thread, see [Stream.SynchronizeContext].
+func (s *Stream) Synchronize() error { return s.SynchronizeContext(context.Background()) }
+
+// SynchronizeContext waits until all work enqueued on s before the call is
+// done, or ctx is. Unless s is idle (cuStreamQuery) it records an event on it and
+// waits for that, as [Event.SynchronizeContext] does. When ctx ends first the
+// error matches ctx.Err(), and the work on the device goes on. If s is closed, the
+// wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost]. Afterwards
+// what kernels have printed is flushed to C's standard output.
+func (s *Stream) SynchronizeContext(ctx context.Context) error {
+	return synchronize(ctx, "stream synchronize", s)
+}
+
+// Done returns a channel that delivers one value, nil or an error, when all work
+// enqueued on s before the call is done, for use in a select; see [Event.Done].
+func (s *Stream) Done() <-chan error { return done("stream wait", s) }
+
+// Synchronize waits until all work of all streams of the device, enqueued before
+// the call by any code of the process, is done. Other devices are not waited for.
+// It blocks the calling goroutine and no thread, see [Device.SynchronizeContext].
+func (d *Device) Synchronize() error { return d.SynchronizeContext(context.Background()) }
+
+// SynchronizeContext waits until all work of all streams of the device, enqueued
+// before the call, is done, or ctx is (cuCtxRecordEvent, and then as
+// [Event.SynchronizeContext]). When ctx ends first the error matches ctx.Err(), and
+// the work on the device goes on. Afterwards what kernels have printed is flushed to
+// C's standard output, and what the memory pool has over its threshold is given back.
+// During a capture on the device it fails with [ErrCapturing].
+//
+// Drivers before CUDA 12.5 have no such event. There it records one on each stream that
+// the library knows and on the default stream, and waits for all of them. Streams of
+// other libraries are included if they synchronise with the default stream, or are
+// wrapped by [Device.ExternalStream].
+func (d *Device) SynchronizeContext(ctx context.Context) error {
+	return synchronize(ctx, "device synchronize", d)
+}
+
+// Done returns a channel that delivers one value, nil or an error, when all work
+// of all streams of the device, enqueued before the call, is done, for use in a
+// select; see [Event.Done].
+func (d *Device) Done() <-chan error { return done("device wait", d) }
+
+// synchronize waits for w.
+func synchronize(ctx context.Context, op string, w Waitable) error {
+	p, err := w.begin()
+	if err != nil || p.Over() {
+		return failed(op, err)
+	}
+	defer p.End()
+	if ctx == nil {
+		return failed(op, native.ErrNilContext)
+	}
+	err = p.Wait(ctx)
+	runtime.KeepAlive(w) // else it may be closed
+	return waitFailed(ctx, op, err)
+}
+
+// waitFailed is failed for a wait with a context.
+func waitFailed(ctx context.Context, op string, err error) error {
+	if errors.Is(err, wait.ErrCancelled) {
+		return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
+	}
+	return failed(op, err)
+}
+
+// done returns a channel that delivers the end of a wait for w.
+func done(op string, w Waitable) <-chan error {
 	done := make(chan error, 1)
-	p, err := w.begin(op)
-	if p.event == nil {
-		done <- err
+	p, err := w.begin()
+	if err != nil || p.Over() {
+		done <- failed(op, err)
 		return done
 	}
-	if takeSeat() {
-		over, err := p.ask(op)
-		leaveSeat()
-		if over {
-			p.end()
-			done <- err
-			return done
-		}
-	}
-	p.event.dev.watcher.add(&waiter{pending: p, done: done, op: op}, time.Now())
+	p.Notify(func(err error) {
+		runtime.KeepAlive(w)
+		done <- failed(op, err)
+	})
 	return done
 }
 
-// wait asks in a loop while that is likely to pay, and then leaves it to a watcher.
-func (p *pending) wait(ctx context.Context, op string) (err error) {
+// WaitAll waits until all of work is done, or ctx is. What must be done is settled
+// when it is called: the last records of the events, and all that the streams and
+// devices have been given by then. It holds no thread while it waits. The first
+// failure ends it, and the error says whose it was. With no arguments it returns nil.
+func WaitAll(ctx context.Context, work ...Waitable) error {
+	_, err := waitForSeveral(ctx, "wait for all", work, wait.All)
+	return err
+}
+
+// WaitAny waits until one of work is done, or ctx is, and returns its index. What
+// must be done is settled when it is called, as by [WaitAll]. It holds no thread
+// while it waits. If the wait for one of them fails first, its index and the error
+// are returned; -1 if ctx ended first.
+func WaitAny(ctx context.Context, work ...Waitable) (int, error) {
+	const op = "wait for any"
+	if len(work) == 0 {
+		return -1, invalid(op, "there is nothing to wait for")
+	}
+	return waitForSeveral(ctx, op, work, wait.Any)
+}
+
+// waitForSeveral begins a wait for each of work, and waits for them by how. What cannot be
+// waited for is over at once.
+func waitForSeveral(ctx context.Context, op string, work []Waitable, how func(context.Context, []wait.Pending) (int, error)) (int, error) {
+	begun := make([]native.Pending, len(work))
+	several := make([]wait.Pending, len(work))
+	for i, w := range work {
+		var err error
+		if w == nil {
+			err = invalid(op, "it is nil")
+		} else {
+			begun[i], err = w.begin()
+		}
+		if err != nil {
+			several[i] = wait.Pending{Poller: new(wait.Poller), Point: over{err}}
+			continue
+		}
+		defer begun[i].End()
+		several[i] = begun[i].Several()
+	}
 	if ctx == nil {
-		return nilContext(op)
+		return -1, failed(op, native.ErrNilContext)
 	}
-	d := p.event.dev.driver
-	over := false
-	began := time.Now()
-	switch {
-	case takeSeat():
-		queries := uint64(0)
-		d.relaxed(func() driver.Result {
-			spin(ctx, began, p.mayBeShort, func() bool {
-				queries++
-				over, err = p.event.poll(op)
-				return over
-			})
-			return driver.Success
-		})
-		leaveSeat()
-		d.waits.queries.Add(queries)
-	case ctx.Err() != nil:
-		over, err = p.askAnyway(op) // what is done is done
+	i, err := how(ctx, several)
+	runtime.KeepAlive(work)
+	if err != nil && i >= 0 {
+		op = fmt.Sprintf("%s, number %d of %d", op, i, len(work))
 	}
-	if over {
-		return err
-	}
-	if ctx.Err() == nil {
-		w := &waiter{pending: pending{event: p.event, owner: p.owner}, told: make(chan outcome, 1)}
-		watcher := p.event.dev.watcher
-		watcher.add(w, began)
-		if ctx.Done() == nil { // a receive wakes faster than a select
-			return named((<-w.told).err, op)
-		}
-		select {
-		case o := <-w.told:
-			return named(o.err, op)
-		case <-ctx.Done():
-		}
-		if !watcher.remove(w) {
-			return named((<-w.told).err, op)
-		}
-	}
-	d.waits.cancelled.Add(1)
-	return gaveUp(ctx, op)
+	return i, waitFailed(ctx, op, err)
 }
 
-// named returns err, which was met on behalf of several callers, with one's own
-// operation.
-func named(err error, op string) error {
-	e, ok := err.(*Error)
-	if !ok {
-		return err
+// over is a point of which a wait could not begin.
+type over struct{ err error }
+
+func (o over) Poll() (bool, error)        { return false, o.err }
+func (over) Place() (any, uint64, uint64) { return nil, 0, 0 }
+
+// WaitAlive makes what is enqueued on s from now on come after the event, as
+// [Event.Wait] does, but never by a wait on the device that another process's death
+// would make endless: for an event of another process it waits on the host, until the
+// event is done, or its process is gone ([ErrPeerGone]), or ctx is. For an event of
+// this process it is Wait. s cannot be capturing ([ErrCapturing]): a wait on the host
+// puts nothing into a graph.
+func (e *Event) WaitAlive(ctx context.Context, s *Stream) error {
+	const op = "stream wait event"
+	if e == nil || !s.usable() {
+		return nilEventOrStream(op, e)
 	}
-	mine := *e
-	mine.Op = op
-	return &mine
-}
-
-// await waits for an event of the library's own, which nobody closes.
-func (h *handle) await(ctx context.Context, op string) error {
-	h.waits.Add(1)
-	p := pending{event: h, owner: h}
-	defer p.end()
-	return p.wait(ctx, op)
-}
-
-func nilContext(op string) error { return invalid(op, "the context is nil: use context.Background()") }
-
-func gaveUp(ctx context.Context, op string) error {
-	return &Error{Op: op, Err: ctx.Err(), Detail: "the work on the device goes on"}
-}
-
-// A wait asks the driver in a loop for patience, because work is often short and
-// nothing else notices its end as early.
-const (
-	patience = 300 * time.Microsecond
-	glances  = 8 // questions between two looks at the clock
-
-	firstGlances = 3 // questions before anything else is done
-
-	maxAsking = 8
-)
-
-// Only some waits of the process ask the driver by themselves at the same time: the
-// driver does one thing at a time anyway, and who stands in line there, or in line
-// for a lock while its capture mode is relaxed, keeps a thread from others. And of
-// those only some ask in a loop, so that half of the processors are left to others.
-var (
-	seats       atomic.Int32
-	maxSpinning = int32(max(1, min(4, runtime.GOMAXPROCS(0)/2)))
-)
-
-// takeSeat reports whether the caller may ask. If so, it must leave the seat.
-func takeSeat() bool {
-	if seats.Add(1) <= maxAsking {
-		return true
+	if _, foreign := e.native.Exporter(); !foreign {
+		return e.Wait(s)
 	}
-	seats.Add(-1)
-	return false
-}
-
-func leaveSeat() { seats.Add(-1) }
-
-// mayBeShort reports whether asking in a loop may pay. It does not if others wait
-// for something older on the stream.
-func (p *pending) mayBeShort() bool {
-	return !p.event.blocking && !p.event.dev.watcher.watchesOlder(p.event.covers.place())
-}
-
-// spin calls ask, once or in a loop, until it says that a wait is over or the wait
-// is better left to a watcher.
-func spin(ctx context.Context, began time.Time, worth func() bool, ask func() bool) {
-	if ask() || virtual(began) || seats.Load() > maxSpinning || !worth() {
-		return
+	err := s.native.Outside(e.native.Device())
+	runtime.KeepAlive(s)
+	if err != nil {
+		return failed(op, err)
 	}
-	for n := 1; !ask(); n++ {
-		if n%glances == 0 && (ctx.Err() != nil || time.Since(began) > patience) {
-			return
-		}
-	}
-}
-
-// virtual reports whether t was read in a testing/synctest bubble, whose clock
-// begins with the year 2000 and stands still while anything runs.
-func virtual(t time.Time) bool { return t.Year() < 2014 }
-
-// ask asks once whether the wait is over.
-func (p *pending) ask(op string) (over bool, err error) {
-	d := p.event.dev.driver
-	d.relaxed(func() driver.Result {
-		over, err = p.event.poll(op)
-		return driver.Success
-	})
-	d.waits.queries.Add(1)
-	return over, err
-}
-
-// askAnyway is ask for who has no seat and cannot wait. If others stand in line it
-// does not ask.
-func (p *pending) askAnyway(op string) (over bool, err error) {
-	line := &p.event.dev.line
-	if !line.TryLock() {
-		return false, nil
-	}
-	defer line.Unlock()
-	return p.ask(op)
-}
-
-// poll asks once whether a wait for the event of h is over. The calling thread's
-// capture mode is relaxed.
-func (h *handle) poll(op string) (over bool, err error) {
-	if h.round != nil {
-		return h.round.poll(op)
-	}
-	if !h.borrow() {
-		return true, closed(op, "")
-	}
-	over, err = h.pollBorrowed(op)
-	if !h.pooled {
-		h.releaseElsewhere()
-	}
-	return over, err
-}
-
-// lockOut keeps captures from having the event. It reports whether they must be let in
-// again. What is waited for does not become part of a capture but through others who know
-// it; so only with those it waits for whoever has the lock, whom the driver may hold up.
-func (h *handle) lockOut() bool {
-	beginning := &h.dev.driver.captures.beginning
-	if beginning.TryRLock() {
-		return true
-	}
-	if h.covers.void.Load() {
-		beginning.RLock()
-		return true
-	}
-	return false
-}
-
-// pollBorrowed is poll for an event that is borrowed.
-func (h *handle) pollBorrowed(op string) (over bool, err error) {
-	if h.pooled && h.lockOut() { // others are part of no capture
-		defer h.dev.driver.captures.beginning.RUnlock()
-		if h.covers.recording() && h.dev.driver.captures.active.Load() != 0 { // perhaps in a capture that has just begun
-			return false, nil
-		}
-		if err := h.notCaptured(op); err != nil { // since the wait began
-			return true, err
-		}
-	}
-	gone := h.orphaned() // asked first: what was done before it died counts
-	done, err := h.answered(op, h.queryEvent(), gone)
-	if h.overtaken() {
-		return true, closed(op, "")
-	}
-	return done || err != nil, err
+	return synchronize(ctx, op, e)
 }

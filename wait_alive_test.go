@@ -15,7 +15,10 @@ import (
 func TestWaitAlive(t *testing.T) {
 	rule(t, "32 for an event of this process it is Wait", 1, func(t *testing.T, b *backend) {
 		s, u, e := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), shareable(t, b.dev())
-		own := imported(t, b, exported(t, e))
+		h, err := e.IPCHandle()
+		require.NoError(t, err)
+		own, err := b.dev().OpenEvent(h, nil)
+		require.NoError(t, err)
 		for _, x := range []*cuda.Event{e, own, newEvent(t, nil)} {
 			release := hold(t, s)
 			require.NoError(t, x.Record(s))
@@ -55,7 +58,7 @@ func TestWaitAlive(t *testing.T) {
 		require.ErrorIs(t, told(t, closing), cuda.ErrClosed)
 		require.ErrorIs(t, ours.WaitAlive(t.Context(), u), cuda.ErrClosed)
 
-		ours = imported(t, p.here, exported(t, e))
+		ours = p.open(t, e)
 		require.ErrorIs(t, ours.WaitAlive(t.Context(), nil), cuda.ErrInvalid)
 		gone, err := p.here.dev().NewStream(nil)
 		require.NoError(t, err)
@@ -65,7 +68,9 @@ func TestWaitAlive(t *testing.T) {
 		onTime(t, began, time.Hour)
 		require.True(t, query(t, ours))
 
-		byHandle, err := p.here.dev().OpenEvent(exported(t, e).Handle)
+		h, err := e.IPCHandle()
+		require.NoError(t, err)
+		byHandle, err := p.here.dev().OpenEvent(h, nil)
 		require.NoError(t, err)
 		p.gpu.Run(s, time.Hour)
 		require.NoError(t, e.Record(s))

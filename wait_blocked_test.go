@@ -20,7 +20,7 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 			waiting := started(full.Synchronize)
 			<-held
 			capture := started(func() error {
-				g, err := captured.Capture(nil, func() error { return nil })
+				g, err := captured.Capture(func() error { return nil })
 				return errors.Join(err, g.Close())
 			})
 			time.Sleep(20 * time.Millisecond) // until it wants to begin
@@ -30,7 +30,7 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 		},
 		"a record beside a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
 			e := newEvent(t, nil)
-			g, err := captured.Capture(nil, func() error {
+			g, err := captured.Capture(func() error {
 				recording := started(func() error { return e.Record(full) })
 				<-held
 				amid()
@@ -68,6 +68,72 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 				open()
 				releaseFull()
 			})
+		})
+	}
+}
+
+// A record that the driver holds up, as the queue of its stream is full, holds up nobody who
+// has nothing to do with that stream, whether a capture goes on or not.
+func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
+	for name, inCapture := range map[string]bool{"": false, "beside a capture": true} {
+		t.Run(name, func(t *testing.T) {
+			record := newStuck()
+			var full driver.Stream
+			_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+				bare := api.EventRecord
+				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+					if s == full {
+						record.pass()
+					}
+					return bare(e, s)
+				}
+			})
+			d := b.dev()
+			s, other, third := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
+			captured := newStream(t, d, nil)
+			onFull, onOther, old := newEvent(t, nil), newEvent(t, nil), newEvent(t, nil)
+			require.NoError(t, errors.Join(onFull.Record(s), old.Record(other)))
+			buf, pooled := alloc[uint32](t, d, 4), allocAsync[uint32](t, other, 4)
+			full = s.Handle()
+			others := func() error {
+				open := record.close()
+				recording := started(func() error { return onFull.Record(s) })
+				<-record.in
+				for what, f := range map[string]func() error{
+					"record":                 func() error { return onOther.Record(other) },
+					"wait":                   func() error { return old.Wait(third) },
+					"WaitStream":             func() error { return third.WaitStream(other) },
+					"event query":            func() error { _, err := old.Query(); return err },
+					"event synchronize":      old.Synchronize,
+					"stream query":           func() error { _, err := other.Query(); return err },
+					"stream synchronize":     other.Synchronize,
+					"query of what it holds": func() error { _, err := onFull.Query(); return err },
+					"fill":                   func() error { return cuda.Fill(other, buf, 1) },
+					"slice":                  func() error { return cuda.CopyToSlice(t.Context(), other, make([]uint32, 4), buf) },
+					"free":                   func() error { return errors.Join(cuda.Fill(third, pooled, 1), pooled.Close()) },
+					"alloc": func() error {
+						b, err := cuda.AllocAsync[uint32](other, 4)
+						return errors.Join(err, b.Close())
+					},
+					"stream": func() error { s, err := d.NewStream(nil); return errors.Join(err, s.Close()) },
+					"event":  func() error { e := cuda.NewEvent(nil); return errors.Join(e.Record(third), e.Close()) },
+					"capture": func() error {
+						g, err := third.Capture(func() error { return cuda.Fill(third, buf, 1) })
+						return errors.Join(err, g.Close())
+					},
+				} {
+					require.NoError(t, told(t, started(f)), what)
+				}
+				notTold(t, recording)
+				open()
+				return told(t, recording)
+			}
+			if !inCapture {
+				require.NoError(t, others())
+				return
+			}
+			g, err := captured.Capture(others)
+			require.NoError(t, errors.Join(err, g.Close()))
 		})
 	}
 }

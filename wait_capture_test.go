@@ -1,8 +1,6 @@
 package cuda_test
 
 import (
-	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -10,7 +8,6 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
-	"github.com/purecuda/cuda/driver"
 )
 
 // crowded are waits of all kinds that a capture must survive.
@@ -40,105 +37,75 @@ func (c *crowded) begin(t testing.TB, n int) {
 }
 
 func TestCapturesSurviveWaits(t *testing.T) {
-	raw := map[cuda.CaptureMode]driver.CaptureMode{
-		cuda.CaptureRelaxed: driver.CaptureModeRelaxed, cuda.CaptureThreadLocal: driver.CaptureModeThreadLocal, cuda.CaptureGlobal: driver.CaptureModeGlobal}
-	for name, mode := range captureModes {
-		for how, capture := range map[string]func(s *cuda.Stream, f func() error) error{
-			"this package's": func(s *cuda.Stream, f func() error) error {
-				g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, f)
-				if err != nil {
-					return err
-				}
-				return g.Close()
-			},
-			"another's": func(s *cuda.Stream, f func() error) error {
-				runtime.LockOSThread() // where it must end
-				defer runtime.UnlockOSThread()
-				api := s.Device().Driver().API()
-				r := api.StreamBeginCapture(s.Handle(), raw[mode])
-				if r != driver.Success {
-					return r
-				}
-				failed := f()
-				g, r := api.StreamEndCapture(s.Handle())
-				if r != driver.Success {
-					return errors.Join(failed, r)
-				}
-				if r := api.GraphDestroy(g); r != driver.Success {
-					return r
-				}
-				return failed
-			},
-		} {
-			rule(t, "23 waits end no capture: "+name+", "+how, 1, func(t *testing.T, b *backend) {
-				captured, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
-				c := &crowded{event: newEvent(t, nil)}
-				var releases []func()
-				for range 10 {
-					s := newStream(t, b.dev(), nil)
-					c.streams, releases = append(c.streams, s), append(releases, block(t, s))
-				}
-				require.NoError(t, c.event.Record(c.streams[0]))
-				device := b.dev().Done() // before any capture
-				c.begin(t, 500)
-				require.NoError(t, capture(captured, func() error {
-					p.enqueue(t, captured)
-					c.begin(t, 500)
-					parked(t, b.drv, 1+1000+200) // WaitAll of two counts twice
-					asked := b.drv.WaitStats().Queries
-					becomes(t, func() bool { return b.drv.WaitStats().Queries > asked+100 })
-					for _, release := range releases[1:] {
-						release()
-					}
-					for i := 9; i < len(c.waits); i += 10 {
-						if err := told(t, c.waits[i]); err != nil { // of stream 9
-							return err
-						}
-					}
-					p.enqueue(t, captured)
-					return nil
-				}))
-				releases[0]()
-				for i, done := range c.waits {
-					if i%10 != 9 {
-						require.NoError(t, told(t, done))
-					}
-				}
-				require.NoError(t, told(t, device))
-				nobodyWaits(t, b.drv)
-				p.set(3)
+	for name, capture := range captureWays() {
+		rule(t, "23 waits end no capture: "+name, 1, func(t *testing.T, b *backend) {
+			captured, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
+			c := &crowded{event: newEvent(t, nil)}
+			var releases []func()
+			for range 10 {
+				s := newStream(t, b.dev(), nil)
+				c.streams, releases = append(c.streams, s), append(releases, block(t, s))
+			}
+			require.NoError(t, c.event.Record(c.streams[0]))
+			device := b.dev().Done() // before any capture
+			c.begin(t, 500)
+			require.NoError(t, capture(captured, func() error {
 				p.enqueue(t, captured)
-				require.NoError(t, captured.Synchronize())
-				p.require(t, 3)
-			})
-		}
-
-		rule(t, "23 what would end a capture is refused: "+name, 1, func(t *testing.T, b *backend) {
-			s, busy := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-			p, e, idle := newPipe(t, b.dev()), newEvent(t, nil), newEvent(t, nil)
-			release := block(t, busy)
-			require.NoError(t, idle.Record(busy))
-			g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
-				require.NoError(t, e.Record(s))
-				for name, wait := range ways {
-					require.ErrorIs(t, wait(t.Context(), b.dev()), cuda.ErrCapturing, name)
-					require.ErrorIs(t, wait(t.Context(), s), cuda.ErrCapturing, name)
-					require.ErrorIs(t, wait(t.Context(), e), cuda.ErrCaptured, name)
+				c.begin(t, 500)
+				parked(t, b.drv, 1+1000+200) // WaitAll of two counts twice
+				asked := b.drv.WaitStats().Queries
+				becomes(t, func() bool { return b.drv.WaitStats().Queries > asked+100 })
+				for _, release := range releases[1:] {
+					release()
 				}
-				which, err := cuda.WaitAny(t.Context(), idle, b.dev())
-				require.Equal(t, 1, which)
-				require.ErrorIs(t, err, cuda.ErrCapturing)
-				p.enqueue(t, s)
+				for i := 9; i < len(c.waits); i += 10 {
+					if err := told(t, c.waits[i]); err != nil { // of stream 9
+						return err
+					}
+				}
+				p.enqueue(t, captured)
 				return nil
-			})
-			require.NoError(t, err)
-			require.Zero(t, b.drv.WaitStats().Waiting)
-			release()
-			p.runs(t, instantiate(t, g), s)
-			require.NoError(t, g.Close())
-			require.NoError(t, b.dev().Synchronize())
+			}))
+			releases[0]()
+			for i, done := range c.waits {
+				if i%10 != 9 {
+					require.NoError(t, told(t, done))
+				}
+			}
+			require.NoError(t, told(t, device))
+			nobodyWaits(t, b.drv)
+			p.set(3)
+			p.enqueue(t, captured)
+			require.NoError(t, captured.Synchronize())
+			p.require(t, 3)
 		})
 	}
+
+	rule(t, "23 what would end a capture is refused", 1, func(t *testing.T, b *backend) {
+		s, busy := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+		p, e, idle := newPipe(t, b.dev()), newEvent(t, nil), newEvent(t, nil)
+		release := block(t, busy)
+		require.NoError(t, idle.Record(busy))
+		g, err := s.Capture(func() error {
+			require.NoError(t, e.Record(s))
+			for name, wait := range ways {
+				require.ErrorIs(t, wait(t.Context(), b.dev()), cuda.ErrCapturing, name)
+				require.ErrorIs(t, wait(t.Context(), s), cuda.ErrCapturing, name)
+				require.ErrorIs(t, wait(t.Context(), e), cuda.ErrCaptured, name)
+			}
+			which, err := cuda.WaitAny(t.Context(), idle, b.dev())
+			require.Equal(t, 1, which)
+			require.ErrorIs(t, err, cuda.ErrCapturing)
+			p.enqueue(t, s)
+			return nil
+		})
+		require.NoError(t, err)
+		require.Zero(t, b.drv.WaitStats().Waiting)
+		release()
+		p.runs(t, instantiate(t, g), s)
+		require.NoError(t, g.Close())
+		require.NoError(t, b.dev().Synchronize())
+	})
 }
 
 // An event that is waited for, and recorded in a capture meanwhile, still ends its
@@ -190,27 +157,23 @@ func TestCaptureOnAnotherDevice(t *testing.T) {
 // Waiting for a device with a driver that has no event for that ends no capture
 // either, also if the capture begins while the wait goes on.
 func TestCapturesSurviveOldDeviceWaits(t *testing.T) {
-	for name, mode := range captureModes {
-		t.Run(name, func(t *testing.T) {
-			gpu, b := simulatedDevices(t, cudatest.Config{DriverVersion: 12040}, nil)
-			busy, s, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			release := gpu.Hold(busy)
-			first := b.dev().Done()
-			second := b.dev().Done() // is asked for when the first is over
-			parked(t, b.drv, 2)
-			time.Sleep(soon)
-			g, err := s.Capture(&cuda.CaptureOptions{Mode: mode}, func() error {
-				p.enqueue(t, s)
-				release()
-				require.NoError(t, told(t, first))
-				time.Sleep(soon)
-				p.enqueue(t, s)
-				return nil
-			})
-			require.NoError(t, err)
-			require.NoError(t, told(t, second))
-			p.runs(t, instantiate(t, g), s)
-			require.NoError(t, g.Close())
-		})
-	}
+	gpu, b := simulatedDevices(t, cudatest.Config{DriverVersion: 12040}, nil)
+	busy, s, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
+	release := gpu.Hold(busy)
+	first := b.dev().Done()
+	second := b.dev().Done() // is asked for when the first is over
+	parked(t, b.drv, 2)
+	time.Sleep(soon)
+	g, err := s.Capture(func() error {
+		p.enqueue(t, s)
+		release()
+		require.NoError(t, told(t, first))
+		time.Sleep(soon)
+		p.enqueue(t, s)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, told(t, second))
+	p.runs(t, instantiate(t, g), s)
+	require.NoError(t, g.Close())
 }

@@ -147,12 +147,17 @@ func (p *Process) streamEndCapture(h driver.Stream) (driver.Graph, driver.Result
 	defer p.enter("StreamEndCapture", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamEndCapture", h)
-	if r != driver.Success {
+	s, r := p.on("StreamEndCapture", h)
+	if s == nil {
 		return 0, r
 	}
 	c := s.capture
 	switch {
+	case r != driver.Success: // the context is broken
+		if c != nil && s == c.origin {
+			c.end()
+		}
+		return 0, r
 	case c == nil:
 		return 0, driver.ErrorIllegalState
 	case s != c.origin:
@@ -190,7 +195,7 @@ func (p *Process) streamGetCaptureInfo(h driver.Stream) (driver.CaptureStatus, u
 func (p *Process) capturing(fn string, h driver.Stream) (status driver.CaptureStatus, id uint64, r driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream(fn, h)
+	s, r := p.on(fn, h)
 	switch {
 	case r != driver.Success:
 		return 0, 0, r

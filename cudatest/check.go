@@ -62,7 +62,7 @@ func (p *Process) leaks() []string {
 		leak(s.ctx, s.made, "stream %#x", s.handle)
 	}
 	for _, e := range sorted(p.events) {
-		if p.api.Kept.Has(uint64(e.handle)) {
+		if p.api.Retained.Has(uint64(e.handle)) {
 			continue
 		}
 		leak(e.ctx, e.made, "event %#x", e.handle)
@@ -77,7 +77,7 @@ func (p *Process) leaks() []string {
 		leak(m.ctx, m.made, "module %#x", m.handle)
 	}
 	for _, b := range p.blocks {
-		if p.api.Kept.Has(b.base) {
+		if p.api.Retained.Has(b.base) {
 			continue
 		}
 		kind := "device memory"

@@ -58,7 +58,7 @@ func (p *Process) devicePrimaryCtxRetain(d driver.Device) (driver.Context, drive
 	defer g.mu.Unlock()
 	g.advance()
 	c := p.primary(int(d))
-	if c.fault != driver.Success {
+	if c.fault != driver.Success && c.refs == 0 { // it cannot be made anew
 		return 0, c.fault
 	}
 	c.refs++
@@ -113,7 +113,7 @@ func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
 	c.destroyed = true
 	p.gpu.broadcast()
 	if c.fault == driver.Success {
-		p.contexts[d] = nil // a broken context cannot be made anew
+		p.contexts[d] = nil // a broken context stays: see devicePrimaryCtxRetain
 	}
 	for _, b := range p.blocks {
 		if b.ctx == c {

@@ -7,8 +7,8 @@
 // test on it runs the real library: it makes real streams and events and gets
 // the driver's own answers, the codes for misuse included. Stream order, events,
 // waits, the default stream, capture, several devices and several processes
-// behave as documented and as measured on real GPUs; [TestDriver] is the suite
-// that holds the simulation and real drivers to one rule.
+// behave as documented and as measured on real GPUs; package driver/drivertest
+// holds the simulation and real drivers to one rule.
 //
 // # Time
 //

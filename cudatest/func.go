@@ -31,7 +31,8 @@ const (
 	sharedGranularity = 128
 )
 
-// function finds the function of a handle. fn names the caller.
+// function finds the function of a handle, for a call at the present, which a broken
+// context refuses. fn names the caller.
 func (p *Process) function(fn string, h driver.Func) (*function, driver.Result) {
 	if r := p.ready(); r != driver.Success {
 		return nil, r
@@ -41,7 +42,8 @@ func (p *Process) function(fn string, h driver.Func) (*function, driver.Result) 
 		p.badHandle(fn, "function", uint64(h), funcBase, funcStep, p.gpu.funcs)
 		return nil, driver.ErrorInvalidHandle
 	}
-	return f, driver.Success
+	p.gpu.advance()
+	return f, f.mod.ctx.fault
 }
 
 func (p *Process) funcGetAttribute(a driver.FuncAttribute, h driver.Func) (int32, driver.Result) {

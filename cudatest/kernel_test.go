@@ -14,6 +14,9 @@ import (
 	"github.com/purecuda/cuda/internal/kernels"
 )
 
+// image returns a PTX text as the driver wants it.
+func image(ptx string) unsafe.Pointer { return at(append([]byte(ptx), 0)) }
+
 // module loads an image on a device.
 func (b *bed) module(device int, ptx string) (m driver.Module) {
 	b.t.Helper()
@@ -46,6 +49,9 @@ func (b *bed) own(device int, name string) driver.Func {
 func (b *bed) launch(f driver.Func, s driver.Stream, args ...unsafe.Pointer) driver.Result {
 	return b.LaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params(args...), nil)
 }
+
+// params returns the array of a launch's arguments.
+func params(args ...unsafe.Pointer) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(args)) }
 
 // ptr returns a pointer to a copy of v.
 func ptr[T any](v T) unsafe.Pointer { return unsafe.Pointer(&v) }
@@ -185,7 +191,7 @@ func TestKernelReachesPeers(t *testing.T) {
 	bubble(t, func(b *bed) {
 		s, far := b.stream(0, driver.StreamNonBlocking), b.mem(1, 64)
 		b.on(0, func() { b.ok(b.CtxEnablePeerAccess(b.ctx[1], 0)) })
-		b.ok(b.launch(b.own(0, "fill"), s, ptr(far), ptr(uint64(16)), ptr(each(3))))
+		b.ok(b.launch(b.own(0, "fill"), s, ptr(far), ptr(uint64(16)), ptr(uint32(0x03030303))))
 		h := b.pinned(64)
 		b.ok(b.MemcpyDtoHAsync(at(h), far, 64, s))
 		b.ok(b.StreamSynchronize(s))

@@ -148,6 +148,16 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
+// rectangle returns a copy of width bytes of height rows between two arrays of
+// rows of pitch bytes.
+func rectangle(dst, src driver.DevicePtr, pitch, width, height uint64) driver.Memcpy2D {
+	return driver.Memcpy2D{
+		SrcMemoryType: driver.MemoryUnified, SrcDevice: src, SrcPitch: pitch,
+		DstMemoryType: driver.MemoryUnified, DstDevice: dst, DstPitch: pitch,
+		WidthInBytes: width, Height: height,
+	}
+}
+
 func TestRectangles(t *testing.T) {
 	b := newBed(t, Config{})
 	s, p, h := b.stream(0, driver.StreamNonBlocking), b.mem(0, 1024), driver.HostPtr(at(b.pinned(1024)))

@@ -105,9 +105,13 @@ func (p *Process) moduleGetFunction(h driver.Module, name string) (driver.Func, 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m, r := p.module("ModuleGetFunction", h)
-	switch {
-	case r != driver.Success:
+	if r != driver.Success {
 		return 0, r
+	}
+	g.advance()
+	switch {
+	case m.ctx.fault != driver.Success:
+		return 0, m.ctx.fault
 	case name == "":
 		return 0, driver.ErrorInvalidValue
 	case m.funcs[name] != nil:

@@ -177,18 +177,23 @@ func TestFault(t *testing.T) {
 		require.Equal(t, 5*ms, took(func() { require.Equal(t, driver.ErrorLaunchFailed, b.EventSynchronize(behind)) }))
 		b.on(0, func() {
 			_, created := b.EventCreate(0)
-			_, retained := b.DevicePrimaryCtxRetain(0)
+			_, flags := b.StreamGetFlags(u)
+			_, capturing := b.StreamIsCapturing(u)
+			_, captured := b.StreamEndCapture(u)
 			for i, r := range []driver.Result{
 				b.EventQuery(e), b.EventRecord(e, u), b.StreamQuery(u), b.StreamSynchronize(s), b.StreamWaitEvent(u, e, 0), b.StreamWaitEvent(far, e, 0),
-				b.CtxSynchronize(), b.MemsetD8Async(p, 0, 1, u), b.MemFree(p), created, retained, b.EventDestroy(e), b.StreamDestroy(s),
+				b.CtxSynchronize(), b.MemsetD8Async(p, 0, 1, u), b.MemFree(p), created, flags, capturing, captured, b.EventDestroy(e), b.StreamDestroy(s),
 			} {
 				require.Equal(t, driver.ErrorLaunchFailed, r, i)
 			}
 		})
 		require.EqualValues(t, Poison, h[0], "what stood behind the fault had no effect")
 		b.ok(b.StreamQuery(far))
-		b.ok(b.DevicePrimaryCtxRelease(0))
 		_, r := b.DevicePrimaryCtxRetain(0)
+		b.ok(r)
+		b.ok(b.DevicePrimaryCtxRelease(0))
+		b.ok(b.DevicePrimaryCtxRelease(0))
+		_, r = b.DevicePrimaryCtxRetain(0)
 		require.Equal(t, driver.ErrorLaunchFailed, r, "only a new process helps")
 		_, r = newBedOn(t, b.gpu, b.gpu.NewProcess().API()).DevicePrimaryCtxRetain(0)
 		b.ok(r)

@@ -73,18 +73,22 @@ func (s *stream) submit(o *op, also ...*op) {
 	g.rouse()
 }
 
-// point returns an operation that is done when all that is in s now is done;
-// nil if it is already.
+// point returns an operation that is done when all that is in s now is done; nil
+// if it is already. In the legacy default stream the point is itself work, for which
+// later work in blocking streams waits.
 func (s *stream) point() *op {
 	var buf [4]*op
-	switch ops := s.before(buf[:0]); len(ops) {
-	case 0:
+	ops := s.before(buf[:0])
+	switch {
+	case len(ops) == 0:
 		return nil
-	case 1:
-		return ops[0]
+	case len(ops) > 1:
+		s.submit(&op{})
+		return s.tail
+	case s.legacy:
+		s.tail = ops[0]
 	}
-	s.submit(&op{})
-	return s.tail
+	return ops[0]
 }
 
 // stream finds the stream of a handle. fn names the caller.
@@ -114,7 +118,8 @@ func (p *Process) stream(fn string, h driver.Stream) (*stream, driver.Result) {
 	return s, driver.Success
 }
 
-// on finds a stream for work that is enqueued at the present.
+// on finds a stream for a call at the present, which a broken context refuses, even
+// where the call only asks how the stream was made.
 func (p *Process) on(fn string, h driver.Stream) (*stream, driver.Result) {
 	s, r := p.stream(fn, h)
 	if r != driver.Success {
@@ -177,7 +182,7 @@ func (p *Process) streamDestroy(h driver.Stream) driver.Result {
 func (p *Process) streamGetPriority(h driver.Stream) (int32, driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamGetPriority", h)
+	s, r := p.on("StreamGetPriority", h)
 	if r != driver.Success {
 		return 0, r
 	}
@@ -187,7 +192,7 @@ func (p *Process) streamGetPriority(h driver.Stream) (int32, driver.Result) {
 func (p *Process) streamGetFlags(h driver.Stream) (uint32, driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamGetFlags", h)
+	s, r := p.on("StreamGetFlags", h)
 	if r != driver.Success {
 		return 0, r
 	}
@@ -197,7 +202,7 @@ func (p *Process) streamGetFlags(h driver.Stream) (uint32, driver.Result) {
 func (p *Process) streamGetCtx(h driver.Stream) (driver.Context, driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamGetCtx", h)
+	s, r := p.on("StreamGetCtx", h)
 	if r != driver.Success {
 		return 0, r
 	}
@@ -207,7 +212,7 @@ func (p *Process) streamGetCtx(h driver.Stream) (driver.Context, driver.Result) 
 func (p *Process) streamGetID(h driver.Stream) (uint64, driver.Result) {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	s, r := p.stream("StreamGetID", h)
+	s, r := p.on("StreamGetID", h)
 	if r != driver.Success {
 		return 0, r
 	}

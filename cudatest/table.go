@@ -11,7 +11,7 @@ import (
 func (p *Process) table() *driver.API {
 	api := &driver.API{
 		Source:    p.gpu.String(),
-		Kept:      &driver.Kept{},
+		Retained:  &driver.Retained{},
 		Sleep:     p.sleep,
 		Processes: &driver.Processes{Find: p.findProcess, Watch: p.watchProcess},
 

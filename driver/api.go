@@ -8,8 +8,8 @@ import (
 )
 
 // API is the table of driver entry points: one line per function, from which
-// the bindings, the fill-in stubs, the list [Functions] and docs/functions.md
-// are generated.
+// the bindings, the fill-in stubs, the list [Functions], docs/functions.md and
+// the wrappers of [API.Bound] and [API.Quiet] are generated.
 //
 // Out-parameters of the C function are results here, so a call allocates
 // nothing. The tags:
@@ -21,6 +21,8 @@ import (
 //	out    "last": the pointers to results come after the other arguments
 //	inout  the parameter's pointer is also the pointer to the first result
 //	ref    the parameter is passed by its address
+//	scope  "none": the function concerns the thread's state itself, or no state
+//	       at all; [API.Bound] and [API.Quiet] leave it as it is
 //
 // Structs are passed by address too, IPC handles by value, and a [HostFunc] as
 // the C function that calls it and its argument.
@@ -37,9 +39,8 @@ type API struct {
 	// functions, which [API.Complete] adds, and of functions for which an older
 	// one stands in.
 	Missing []string
-	// Kept is told, if it is not nil, what its users keep for later use, or until the
-	// process ends.
-	Kept *Kept
+	// Retained is told, if it is not nil, what its users keep on purpose.
+	Retained *Retained
 	// Sleep, unless nil, is how to wait where time may be virtual; NVIDIA's driver
 	// has no such function. It returns as soon as EventQuery would answer anything
 	// but NOT_READY for one of the events (it does not matter whether a capture
@@ -53,8 +54,8 @@ type API struct {
 	Processes *Processes
 
 	// The driver.
-	Init             func(flags uint32) Result        `cu:"cuInit" since:"2000"`
-	DriverGetVersion func() (version int32, r Result) `cu:"cuDriverGetVersion" since:"2020"`
+	Init             func(flags uint32) Result        `cu:"cuInit" since:"2000" scope:"none"`
+	DriverGetVersion func() (version int32, r Result) `cu:"cuDriverGetVersion" since:"2020" scope:"none"`
 
 	// Devices and their primary contexts.
 	DeviceGetCount           func() (count int32, r Result)                        `cu:"cuDeviceGetCount" since:"2000"`
@@ -69,9 +70,9 @@ type API struct {
 	DevicePrimaryCtxGetState func(d Device) (flags uint32, active int32, r Result) `cu:"cuDevicePrimaryCtxGetState" since:"7000" out:"last"`
 
 	// The calling thread's context.
-	CtxPushCurrent            func(c Context) Result                   `cu:"cuCtxPushCurrent_v2" since:"4000"`
-	CtxPopCurrent             func() (c Context, r Result)             `cu:"cuCtxPopCurrent_v2" since:"4000"`
-	CtxGetCurrent             func() (c Context, r Result)             `cu:"cuCtxGetCurrent" since:"4000"`
+	CtxPushCurrent            func(c Context) Result                   `cu:"cuCtxPushCurrent_v2" since:"4000" scope:"none"`
+	CtxPopCurrent             func() (c Context, r Result)             `cu:"cuCtxPopCurrent_v2" since:"4000" scope:"none"`
+	CtxGetCurrent             func() (c Context, r Result)             `cu:"cuCtxGetCurrent" since:"4000" scope:"none"`
 	CtxGetDevice              func() (d Device, r Result)              `cu:"cuCtxGetDevice" since:"2000"`              // ctx
 	CtxGetStreamPriorityRange func() (least, greatest int32, r Result) `cu:"cuCtxGetStreamPriorityRange" since:"5050"` // ctx
 	CtxSynchronize            func() Result                            `cu:"cuCtxSynchronize" since:"2000"`            // ctx; blocks
@@ -94,7 +95,7 @@ type API struct {
 	StreamBeginCapture              func(s Stream, mode CaptureMode) Result                    `cu:"cuStreamBeginCapture_v2" since:"10010"`
 	StreamEndCapture                func(s Stream) (g Graph, r Result)                         `cu:"cuStreamEndCapture" since:"10000" out:"last"`
 	StreamIsCapturing               func(s Stream) (status CaptureStatus, r Result)            `cu:"cuStreamIsCapturing" since:"10000" out:"last"` // ctx0
-	ThreadExchangeStreamCaptureMode func(mode CaptureMode) (previous CaptureMode, r Result)    `cu:"cuThreadExchangeStreamCaptureMode" since:"10010" inout:"mode"`
+	ThreadExchangeStreamCaptureMode func(mode CaptureMode) (previous CaptureMode, r Result)    `cu:"cuThreadExchangeStreamCaptureMode" since:"10010" inout:"mode" scope:"none"`
 	StreamGetCaptureInfo            func(s Stream) (status CaptureStatus, id uint64, r Result) `cu:"cuStreamGetCaptureInfo" since:"10010" out:"last"` // ctx0
 
 	// Events.

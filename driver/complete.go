@@ -55,8 +55,6 @@ func (a *API) Complete() error {
 		}
 		return &MissingError{Source: source, Symbols: required}
 	}
-	if a.Fused != nil && !a.sameFunctions(a.Fused.Of) {
-		a.Fused = nil
-	}
+	a.Fused = a.fused()
 	return nil
 }

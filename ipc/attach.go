@@ -13,7 +13,7 @@ import (
 type remote struct {
 	id        uint64
 	name      string
-	token     cuda.Token
+	token     Token
 	attached  int // how often, and not let go of
 	wanted    bool
 	withdrawn chan struct{} // closed when wanted is set, or the session ends
@@ -23,18 +23,20 @@ type remote struct {
 type attachment struct{ io.Closer }
 
 // Event attaches an event that the peer offers under a name: it waits until it is
-// offered, and imports it by [cuda.Driver.ImportEvent], whose comment says what to do
+// offered, and imports it by [ImportEvent], whose comment says what to do
 // about the peer's death. Close the event when it is no longer needed, at the latest
 // when [Session.Withdrawn] says so; Close of the session closes it too.
 func (s *Session) Event(ctx context.Context, drv *cuda.Driver, name string) (*cuda.Event, error) {
-	return attach(ctx, s, "event", drv, name, drv.ImportEvent)
+	return attach(ctx, s, "event", drv, name, func(t Token, opts *ImportOptions) (*cuda.Event, error) {
+		return ImportEvent(drv, t, opts)
+	})
 }
 
 // Buffer attaches memory that the peer offers under a name as elements of type T, see
-// [Session.Event] and [cuda.ImportBuffer].
+// [Session.Event] and [ImportBuffer].
 func Buffer[T cuda.Element](ctx context.Context, s *Session, drv *cuda.Driver, name string) (*cuda.Buffer[T], error) {
-	return attach(ctx, s, "buffer", drv, name, func(t cuda.Token, opts *cuda.ImportOptions) (*cuda.Buffer[T], error) {
-		return cuda.ImportBuffer[T](drv, t, opts)
+	return attach(ctx, s, "buffer", drv, name, func(t Token, opts *ImportOptions) (*cuda.Buffer[T], error) {
+		return ImportBuffer[T](drv, t, opts)
 	})
 }
 
@@ -54,7 +56,7 @@ func (s *Session) Withdrawn(name string) <-chan struct{} {
 }
 
 // attach attaches a *cuda.Event or a *cuda.Buffer.
-func attach[X io.Closer](ctx context.Context, s *Session, what string, drv *cuda.Driver, name string, open func(cuda.Token, *cuda.ImportOptions) (X, error)) (x X, err error) {
+func attach[X io.Closer](ctx context.Context, s *Session, what string, drv *cuda.Driver, name string, open func(Token, *ImportOptions) (X, error)) (x X, err error) {
 	var none X
 	op := fmt.Sprintf("session %s %q", what, name)
 	if err := s.usable(op); err != nil {
@@ -75,7 +77,7 @@ func attach[X io.Closer](ctx context.Context, s *Session, what string, drv *cuda
 			letGo()
 		}
 	}()
-	if x, err = open(r.token, &cuda.ImportOptions{Closed: letGo}); err != nil {
+	if x, err = open(r.token, &ImportOptions{Closed: letGo}); err != nil {
 		return none, &cuda.Error{Op: op, Err: err}
 	}
 	opened = true

@@ -28,11 +28,18 @@
 //	...
 //	err = s.Close()
 //
-// What goes over the socket are [cuda.Token] values, some hundred bytes each. The memory
+// What goes over the socket are [Token] values, some hundred bytes each. The memory
 // itself is not copied, and no call on the device goes through the socket. Nothing orders
 // what the two processes do with the memory but the events that they share: an event that
 // is offered before it was recorded is done for whoever waits for it. For a flow of
 // batches a ring does the ordering, see below.
+//
+// # Tokens
+//
+// Programs with a way of their own to send some hundred bytes, such as gRPC or MPI, need no
+// session: [ExportEvent] and [ExportBuffer] make a [Token], which goes over any wire, and
+// [ImportEvent] and [ImportBuffer] check it and open what it stands for. The exporter's
+// death is noticed. But nobody tells the exporter when the importer is done.
 //
 // # Who owns what
 //
@@ -41,7 +48,7 @@
 // the device when the importer has let go of it too. The importer owns what it attached,
 // and closes it: each by itself, or all with the session. It has let go when it has
 // closed what it attached under the name, each time that it did, and no graph and no work
-// that was enqueued with it uses it any more ([cuda.ImportOptions]). The exporter gets it
+// that was enqueued with it uses it any more ([cuda.OpenOptions]). The exporter gets it
 // back sooner by [Session.Withdraw]: the importer learns of it by [Session.Withdrawn], and
 // Withdraw returns when it has let go. Nobody is made to: an importer that does not close
 // what is wanted back keeps it.

@@ -43,6 +43,17 @@ func invalid(op, format string, args ...any) error {
 	return &cuda.Error{Op: op, Err: cuda.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
+// renamed says in which call an error was met.
+func renamed(op string, err error) error {
+	e, ok := err.(*cuda.Error)
+	if !ok {
+		return err
+	}
+	mine := *e
+	mine.Op = op
+	return &mine
+}
+
 // reason is why a session has ended.
 type reason struct {
 	rule   error // such as cuda.ErrPeerGone

@@ -8,7 +8,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 )
 
@@ -52,7 +51,7 @@ type message struct {
 	Process *identity       `json:"process,omitempty"`
 	ID      uint64          `json:"id,omitempty"`
 	Name    string          `json:"name,omitempty"`
-	Token   *cuda.Token     `json:"token,omitempty"`
+	Token   *Token          `json:"token,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	File    bool            `json:"file,omitempty"`
 	Code    string          `json:"code,omitempty"`

@@ -12,7 +12,7 @@ import (
 
 func samples() []message {
 	p := identity{PID: 7, Start: 8, Boot: "x", Namespace: 9}
-	t := &cuda.Token{Kind: cuda.MemoryToken, Size: 16}
+	t := &Token{Kind: MemoryToken, Size: 16}
 	return []message{
 		{Type: typeHello, Version: version, Process: &p},
 		{Type: typeHello, Version: 2},

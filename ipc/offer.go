@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
 )
 
 // Shared is what can be offered to another process: a *cuda.Event made with
 // EventOptions.Interprocess, or a *cuda.Buffer of memory of cuda.Alloc.
 type Shared interface {
-	Export() (cuda.Token, error)
 	Device() *cuda.Device
+	Exporter() (driver.Process, bool)
 }
 
 // offer is something that the peer can attach.
@@ -51,7 +52,7 @@ func (s *Session) offerNamed(name string, x Shared) error {
 	if x == nil {
 		return invalid(op, "what is to be offered is nil")
 	}
-	t, err := x.Export()
+	t, err := export(x)
 	if err != nil {
 		return &cuda.Error{Op: op, Err: err}
 	}
@@ -74,15 +75,26 @@ func (s *Session) offerNamed(name string, x Shared) error {
 	return nil
 }
 
-// keep opens what is this process's own, so that it lives on.
-func keep(drv *cuda.Driver, t cuda.Token) (io.Closer, error) {
-	if t.Kind == cuda.EventToken {
-		return drv.ImportEvent(t, nil)
+// export returns the token of what is to be offered.
+func export(x Shared) (Token, error) {
+	switch x := x.(type) {
+	case *cuda.Event:
+		return ExportEvent(x)
+	case memory:
+		return exportMemory("buffer export", x)
 	}
-	return cuda.ImportBuffer[uint8](drv, t, nil)
+	return Token{}, invalid("export", "%T is neither a *cuda.Event nor a *cuda.Buffer", x)
 }
 
-func (s *Session) offer(op string, o *offer, t cuda.Token) error {
+// keep opens what is this process's own, so that it lives on.
+func keep(drv *cuda.Driver, t Token) (io.Closer, error) {
+	if t.Kind == EventToken {
+		return ImportEvent(drv, t, nil)
+	}
+	return ImportBuffer[uint8](drv, t, nil)
+}
+
+func (s *Session) offer(op string, o *offer, t Token) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch old := s.offers[o.name]; {

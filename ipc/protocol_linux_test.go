@@ -63,8 +63,8 @@ func (w *wire) hears(t testing.TB) message {
 	return m
 }
 
-func token(t testing.TB) *cuda.Token {
-	return &cuda.Token{Kind: cuda.MemoryToken, Size: 16, Process: driver.Process{PID: 1, Boot: driver.Boot{1}}}
+func token(t testing.TB) *Token {
+	return &Token{Kind: MemoryToken, Size: 16, Process: driver.Process{PID: 1, Boot: driver.Boot{1}}}
 }
 
 func TestProtocolErrors(t *testing.T) {

@@ -261,16 +261,5 @@ func noBatch(op string) error {
 	return invalid(op, "it is not of a ring: Next has failed")
 }
 
-// renamed says in which call an error was met.
-func renamed(op string, err error) error {
-	e, ok := err.(*cuda.Error)
-	if !ok {
-		return err
-	}
-	mine := *e
-	mine.Op = op
-	return &mine
-}
-
 // isUnsupported reports whether the device lacks what counters need.
 func isUnsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }

@@ -53,7 +53,7 @@ func TestRingRefusesCapturedStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refuses(t, newDuo(t, change), cuda.ErrCapturing, func(e *end, f func(*cuda.Stream)) {
 				s := e.newStream(t)
-				g, err := s.Capture(nil, func() error {
+				g, err := s.Capture(func() error {
 					f(s)
 					return nil
 				})
@@ -113,7 +113,7 @@ func TestRingClosedInACapture(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, batch.Release(s))
 	require.NoError(t, s.Synchronize())
-	g, err := s.Capture(nil, func() error {
+	g, err := s.Capture(func() error {
 		err := c.Close()
 		if unregistered.Load() == 0 {
 			require.True(t, mapped())

@@ -26,8 +26,8 @@ type events struct {
 
 // ringEvent is an event of a slot.
 type ringEvent struct {
-	Slot  int        `json:"slot"`
-	Token cuda.Token `json:"token"`
+	Slot  int   `json:"slot"`
+	Token Token `json:"token"`
 }
 
 // ringSignal says that a slot's event was recorded.
@@ -52,7 +52,7 @@ func newEvents(ctx context.Context, op string, r *ring, dev *cuda.Device) (_ *ev
 	for slot := range r.slots {
 		e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: dev})
 		g.out = append(g.out, e)
-		t, err := e.Export()
+		t, err := ExportEvent(e)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func newEvents(ctx context.Context, op string, r *ring, dev *cuda.Device) (_ *ev
 		if e == nil || e.Slot < 0 || e.Slot >= r.slots || g.in[e.Slot] != nil {
 			return nil, r.broken(op, "an event of each slot was to come")
 		}
-		if g.in[e.Slot], err = dev.Driver().ImportEvent(e.Token, nil); err != nil {
+		if g.in[e.Slot], err = ImportEvent(dev.Driver(), e.Token, nil); err != nil {
 			return nil, r.reason(ctx, op, err)
 		}
 	}

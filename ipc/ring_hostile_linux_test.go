@@ -170,7 +170,7 @@ func TestRingHostileMessages(t *testing.T) {
 			{},
 			{Setup: &ringSetup{Slots: 1, Length: 1, Element: 4}, file: f},
 			{Ready: &ringReady{Error: "no"}},
-			{Event: &ringEvent{Slot: -1, Token: cuda.Token{Kind: cuda.EventToken}}},
+			{Event: &ringEvent{Slot: -1, Token: Token{Kind: EventToken}}},
 			{Signal: &ringSignal{Slot: 2, Round: 1}},
 			{Signal: &ringSignal{Slot: -1, Round: 1}},
 			{Signal: &ringSignal{Slot: math.MaxInt, Round: math.MaxUint64}},

@@ -207,7 +207,7 @@ func TestPanicWhileAttaching(t *testing.T) {
 	require.NoError(t, a.Offer("x", x))
 	require.NoError(t, x.Close())
 	require.PanicsWithValue(t, "below", func() {
-		_, _ = attach(t.Context(), b.Session, "event", b.drv, "x", func(cuda.Token, *cuda.ImportOptions) (*cuda.Event, error) { panic("below") })
+		_, _ = attach(t.Context(), b.Session, "event", b.drv, "x", func(Token, *ImportOptions) (*cuda.Event, error) { panic("below") })
 	})
 	require.Zero(t, b.attachedNow())
 	require.Equal(t, []float32{1}, b.read(t, b.attach(t, "x")))

@@ -60,7 +60,7 @@ func TestWithdrawWaitsForGraphs(t *testing.T) {
 	require.NoError(t, a.Offer("x", x))
 	require.NoError(t, x.Close())
 	y := b.attach(t, "x")
-	g, err := b.stream.Capture(nil, func() error { return cuda.Fill(b.stream, y, 2) })
+	g, err := b.stream.Capture(func() error { return cuda.Fill(b.stream, y, 2) })
 	require.NoError(t, err)
 	require.NoError(t, y.Close())
 	withdrawn := started(func() error { return a.Withdraw(context.Background(), "x") })

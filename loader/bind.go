@@ -38,31 +38,39 @@ func table(source string, sym func(name string) uintptr) (*driver.API, error) {
 	if err := api.Complete(); err != nil {
 		return nil, err
 	}
-	api.Fused = fuse(api, sym)
+	api.Fused = fuse(api, sym, nil)
 	return api, nil
 }
 
-// fuse makes what does several of a table's functions in one transition into C.
-func fuse(api *driver.API, sym func(name string) uintptr) *driver.Fused {
-	in := func(scope *ccall.Scope) *driver.API {
-		within := &driver.API{Source: api.Source}
-		bind(within, sym, scope)
-		_ = within.Complete() // as the table itself has all that is required
-		within.Fused = &driver.Fused{RecordWait: recordWait(sym, scope)}
-		return within
+// fuse makes what does several of the functions of api, which are called in a scope
+// unless that is nil, in one transition into C.
+func fuse(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) *driver.Fused {
+	of := *api
+	of.Fused = nil
+	f := &driver.Fused{Of: &of, RecordWait: recordWait(sym, in)}
+	if in != nil && in.Outer != nil {
+		// A call has two scopes at the most: others are entered by calls of their own.
+		f.Within, f.Relaxed = of.Bound, of.Quiet
+		return f
+	}
+	within := func(scope *ccall.Scope) *driver.API {
+		if in != nil {
+			inner := *in
+			inner.Outer, scope = scope, &inner
+		}
+		within := of
+		bind(&within, sym, scope)
+		within.Fused = fuse(&within, sym, scope)
+		return &within
 	}
 	exchange := sym("cuThreadExchangeStreamCaptureMode")
-	of := *api
-	return &driver.Fused{
-		Of:         &of,
-		RecordWait: recordWait(sym, nil),
-		Within: func(c driver.Context) *driver.API {
-			return in(&ccall.Scope{Enter: sym("cuCtxPushCurrent_v2"), Leave: sym("cuCtxPopCurrent_v2"), Value: uintptr(c)})
-		},
-		Relaxed: func() *driver.API {
-			return in(&ccall.Scope{Enter: exchange, Leave: exchange, Value: uintptr(driver.CaptureModeRelaxed), ByAddress: 1})
-		},
+	f.Within = func(c driver.Context) *driver.API {
+		return within(&ccall.Scope{Enter: sym("cuCtxPushCurrent_v2"), Leave: sym("cuCtxPopCurrent_v2"), Value: uintptr(c)})
 	}
+	f.Relaxed = func() *driver.API {
+		return within(&ccall.Scope{Enter: exchange, Leave: exchange, Value: uintptr(driver.CaptureModeRelaxed), ByAddress: 1, Lenient: 1})
+	}
+	return f
 }
 
 func recordWait(sym func(name string) uintptr, in *ccall.Scope) func(e driver.Event, from, to driver.Stream) driver.Result {

@@ -13,16 +13,17 @@ import (
 )
 
 // bind sets the fields of api whose symbols sym finds; sym answers 0 for others. Their
-// calls are made in a scope unless that is nil.
+// calls are made in a scope unless that is nil; functions that are called in none it then
+// leaves alone.
 func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {
-	if fn := sym("cuInit"); fn != 0 {
+	if fn := sym("cuInit"); in == nil && fn != 0 {
 		api.Init = func(flags uint32) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(flags)}}
 			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
-	if fn := sym("cuDriverGetVersion"); fn != 0 {
+	if fn := sym("cuDriverGetVersion"); in == nil && fn != 0 {
 		api.DriverGetVersion = func() (version int32, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
 			r = driver.Result(frame.CallOut(in, 0, 1))
@@ -116,14 +117,14 @@ func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {
 			return
 		}
 	}
-	if fn := sym("cuCtxPushCurrent_v2"); fn != 0 {
+	if fn := sym("cuCtxPushCurrent_v2"); in == nil && fn != 0 {
 		api.CtxPushCurrent = func(c driver.Context) (r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{uintptr(c)}}
 			r = driver.Result(frame.Call(in))
 			return
 		}
 	}
-	if fn := sym("cuCtxPopCurrent_v2"); fn != 0 {
+	if fn := sym("cuCtxPopCurrent_v2"); in == nil && fn != 0 {
 		api.CtxPopCurrent = func() (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
 			r = driver.Result(frame.CallOut(in, 0, 1))
@@ -131,7 +132,7 @@ func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {
 			return
 		}
 	}
-	if fn := sym("cuCtxGetCurrent"); fn != 0 {
+	if fn := sym("cuCtxGetCurrent"); in == nil && fn != 0 {
 		api.CtxGetCurrent = func() (c driver.Context, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
 			r = driver.Result(frame.CallOut(in, 0, 1))
@@ -275,7 +276,7 @@ func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {
 			return
 		}
 	}
-	if fn := sym("cuThreadExchangeStreamCaptureMode"); fn != 0 {
+	if fn := sym("cuThreadExchangeStreamCaptureMode"); in == nil && fn != 0 {
 		api.ThreadExchangeStreamCaptureMode = func(mode driver.CaptureMode) (previous driver.CaptureMode, r driver.Result) {
 			frame := ccall.Frame{Fn: fn, Arg: [ccall.MaxArgs]uintptr{0}}
 			frame.Out[0] = uint64(mode)

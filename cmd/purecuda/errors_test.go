@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
@@ -130,6 +131,32 @@ func TestLeftOpen(t *testing.T) {
 		assert.NotEmpty(t, leftOpen(s), v.Type().Field(i).Name)
 	}
 	assert.Equal(t, "2 modules, 1 graph", leftOpen(cuda.Stats{Modules: 2, Graphs: 1}))
+}
+
+// TestLeftovers checks that what goes a little later is waited for, and nothing else.
+func TestLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drv, err := cuda.OpenDriver(cudatest.New(cudatest.Config{}).API())
+		require.NoError(t, err)
+		dev, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		start := time.Now()
+		assert.Empty(t, leftovers(drv))
+		assert.Zero(t, time.Since(start))
+
+		late, err := dev.NewStream(nil)
+		require.NoError(t, err)
+		time.AfterFunc(lateFrees/2, func() { assert.NoError(t, late.Close()) })
+		assert.Empty(t, leftovers(drv))
+		assert.InDelta(t, lateFrees/2, time.Since(start), float64(2*time.Millisecond))
+
+		forgotten, err := dev.NewStream(nil)
+		require.NoError(t, err)
+		start = time.Now()
+		assert.Equal(t, "1 stream", leftovers(drv))
+		assert.Equal(t, lateFrees, time.Since(start))
+		require.NoError(t, forgotten.Close())
+	})
 }
 
 // interrupted runs the demo, which hangs after its first copy and is interrupted

@@ -76,9 +76,9 @@ func (p *pipeline) pool(s *cuda.Stream, b **cuda.Buffer[float32]) error {
 	return cuda.Fill(s, *b, notANumber)
 }
 
-// renew gives the matrix b back, in the order of s and without waiting, and takes
-// another one. Work that reads it on another stream must have been waited for on
-// s, or Close makes s wait for all that this stream has been given.
+// renew closes the matrix b, without waiting, and takes another one. s, its home,
+// has waited for the other streams' work on it, so that it is given back at once, in
+// the order of s. Otherwise it would be when that work is done.
 func (p *pipeline) renew(s *cuda.Stream, b **cuda.Buffer[float32]) error {
 	if err := (*b).Close(); err != nil { // nil at first, which is harmless
 		return err

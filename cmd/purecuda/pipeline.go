@@ -167,8 +167,8 @@ func (p *pipeline) settle(ctx context.Context) error {
 	return nil
 }
 
-// close closes everything, the last made first. All work must be done: the
-// device must not write to memory that has been freed.
+// close closes everything, the last made first. All work should be done: to close
+// plain memory is to wait for what uses it, however long that takes.
 func (p *pipeline) close() error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

@@ -12,7 +12,7 @@ const launches = 3
 // results of each launch, which have been poisoned before.
 func (p *pipeline) replay(ctx context.Context) error {
 	var failed error
-	graph, err := p.work.Capture(nil, func() error {
+	graph, err := p.work.Capture(func() error {
 		failed = p.enqueueAll(ctx)
 		return failed
 	})

@@ -23,6 +23,7 @@ import (
 	"os/signal"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/ipc"
 )
 
 func main() {
@@ -76,7 +77,7 @@ func produce(drv *cuda.Driver, start func() (*peer, error), n int, out io.Writer
 	// is deferred last is done first.
 	defer func() { err = errors.Join(err, consumer.end()) }()
 
-	memory, err := x.Export()
+	memory, err := ipc.ExportBuffer(x)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func produce(drv *cuda.Driver, start func() (*peer, error), n int, out io.Writer
 	if err := ready.Record(s); err != nil {
 		return err
 	}
-	event, err := ready.Export()
+	event, err := ipc.ExportEvent(ready)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func consume(ctx context.Context, drv *cuda.Driver, in io.Reader, out io.Writer)
 	if err != nil {
 		return err
 	}
-	x, err := cuda.ImportBuffer[uint32](drv, memory, nil)
+	x, err := ipc.ImportBuffer[uint32](drv, memory, nil)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func consume(ctx context.Context, drv *cuda.Driver, in io.Reader, out io.Writer)
 	if err != nil {
 		return err
 	}
-	ready, err := drv.ImportEvent(event, nil)
+	ready, err := ipc.ImportEvent(drv, event, nil)
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func use(ctx context.Context, ready *cuda.Event, x *cuda.Buffer[uint32], got []u
 }
 
 // hear reads a token, a line of text.
-func hear(lines *bufio.Reader) (t cuda.Token, err error) {
+func hear(lines *bufio.Reader) (t ipc.Token, err error) {
 	line, err := lines.ReadBytes('\n')
 	if err != nil {
 		return t, fmt.Errorf("no token came from the producer: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/ipc"
 )
 
 // peer is the consumer, as the producer sees it.
@@ -21,7 +22,7 @@ type peer struct {
 }
 
 // tell sends a token as a line of text.
-func (p *peer) tell(t cuda.Token) error {
+func (p *peer) tell(t ipc.Token) error {
 	text, err := t.MarshalText()
 	if err == nil {
 		_, err = fmt.Fprintf(p.hears, "%s\n", text)

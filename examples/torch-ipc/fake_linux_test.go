@@ -17,6 +17,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/ipc"
 )
 
 // fakeTorch answers as share.py does, as another process on a simulated GPU.
@@ -42,7 +43,7 @@ type request struct {
 	Do            string
 	Elements      int
 	Cycles        int64
-	Event, Memory cuda.Token
+	Event, Memory ipc.Token
 }
 
 // newGPU returns a simulated GPU that knows the kernels.
@@ -156,7 +157,7 @@ func (f *fakeTorch) serve(r request) (map[string]any, error) {
 			"counter": fakeCounter, "counter_index": fakeIndex, "event": event[:],
 		}, os.WriteFile(filepath.Join(f.dir, fakeCounter), counterContents(map[int]int64{fakeIndex: 1}), 0o600)
 	case "check":
-		done, err := f.drv.ImportEvent(r.Event, nil)
+		done, err := ipc.ImportEvent(f.drv, r.Event, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -174,12 +175,12 @@ func (f *fakeTorch) serve(r request) (map[string]any, error) {
 		counter := int(binary.NativeEndian.Uint64(contents[counterHeader+8*fakeIndex:]))
 		return map[string]any{"kept": counter * f.block.Len()}, f.block.Close()
 	case "receive":
-		opened, err := cuda.ImportBuffer[float32](f.drv, r.Memory, nil)
+		opened, err := ipc.ImportBuffer[float32](f.drv, r.Memory, nil)
 		if err != nil {
 			return nil, err
 		}
 		f.opened = opened
-		ready, err := f.drv.ImportEvent(r.Event, nil)
+		ready, err := ipc.ImportEvent(f.drv, r.Event, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/ipc"
 )
 
 // fromPyTorch works on a tensor of PyTorch's.
@@ -50,7 +51,7 @@ func fromPyTorch(ctx context.Context, p *python, k kernels, dir string, out io.W
 	if err := done.Record(s); err != nil {
 		return err
 	}
-	event, err := done.Export()
+	event, err := ipc.ExportEvent(done)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/driver"
 )
 
 // tensor is what Python says of a tensor that it shares.
@@ -69,14 +70,10 @@ func openTensor(dev *cuda.Device, t *tensor) (block *cuda.Buffer[uint8], x *cuda
 // openEvent opens an event of PyTorch's process, in such a way that the death of the
 // process is noticed.
 func (p *python) openEvent(handle []byte) (*cuda.Event, error) {
-	id, err := p.device.UUID()
-	if err != nil {
-		return nil, err
+	var h driver.IPCEventHandle
+	if len(handle) != len(h) {
+		return nil, fmt.Errorf("the script's event handle has %d bytes, and not %d", len(handle), len(h))
 	}
-	t := cuda.Token{Kind: cuda.EventToken, Device: id, Process: p.process}
-	if len(handle) != len(t.Handle) {
-		return nil, fmt.Errorf("the script's event handle has %d bytes, and not %d", len(handle), len(t.Handle))
-	}
-	copy(t.Handle[:], handle)
-	return p.device.Driver().ImportEvent(t, nil)
+	copy(h[:], handle)
+	return p.device.OpenEvent(h, &cuda.OpenOptions{Exporter: p.process})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/ipc"
 )
 
 // toPyTorch lets PyTorch work on memory of this process.
@@ -40,11 +41,11 @@ func toPyTorch(ctx context.Context, p *python, k kernels, out io.Writer) error {
 	if err := ready.Record(s); err != nil {
 		return err
 	}
-	memory, err := x.Export()
+	memory, err := ipc.ExportBuffer(x)
 	if err != nil {
 		return err
 	}
-	event, err := ready.Export()
+	event, err := ipc.ExportEvent(ready)
 	if err != nil {
 		return err
 	}

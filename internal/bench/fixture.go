@@ -167,7 +167,7 @@ func (f *Fixture) kernel() error {
 	if f.empty, err = k.Prepare(); err != nil {
 		return err
 	}
-	g, err := f.S.Capture(nil, func() error { return f.empty.Launch(f.S, one) })
+	g, err := f.S.Capture(func() error { return f.empty.Launch(f.S, one) })
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,11 @@ func call(routine uintptr, frame unsafe.Pointer, in *Scope) int32 {
 //go:noinline
 func callScoped(routine uintptr, frame unsafe.Pointer, in *Scope) int32 {
 	s := scoped{in, routine, frame}
-	return cgocall(scopedTrampolineAddr, unsafe.Pointer(&s))
+	if in.Outer == nil {
+		return cgocall(scopedTrampolineAddr, unsafe.Pointer(&s))
+	}
+	outer := scoped{in.Outer, scopedTrampolineAddr, unsafe.Pointer(&s)} // what it runs is the routine for s
+	return cgocall(scopedTrampolineAddr, unsafe.Pointer(&outer))
 }
 
 // Call calls f.Fn, in a scope unless that is nil, and returns its int result.

@@ -75,8 +75,9 @@ done:
 DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
 GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
 
-// scopedTrampoline enters a scope, runs a routine and leaves the scope. On the stack
-// are the word that both have, the routine's result, and BX.
+// scopedTrampoline enters a scope, runs a routine and leaves the scope. The routine may
+// be scopedTrampoline itself, for another scope within this one. On the stack are the
+// word that both functions have, the routine's result, and BX.
 TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	PUSHQ BX
 	SUBQ  $16, SP
@@ -92,7 +93,7 @@ enter:
 	XORL  AX, AX
 	CALL  Scope_Enter(R11)
 	TESTL AX, AX
-	JNZ   done
+	JNZ   failed
 	MOVQ  scoped_frame(BX), DI
 	CALL  scoped_routine(BX)
 	MOVL  AX, 8(SP)
@@ -102,8 +103,21 @@ enter:
 	CALL  Scope_Leave(R11)
 	MOVL  8(SP), CX
 	TESTL CX, CX
-	JZ    done
-	MOVL  CX, AX
+	JNZ   own
+	MOVQ  scoped_scope(BX), R11
+	CMPQ  Scope_Lenient(R11), $0
+	JEQ   done
+
+own:
+	MOVL CX, AX
+	JMP  done
+
+failed:
+	MOVQ scoped_scope(BX), R11
+	CMPQ Scope_Lenient(R11), $0
+	JEQ  done
+	MOVQ scoped_frame(BX), DI
+	CALL scoped_routine(BX)
 
 done:
 	ADDQ $16, SP

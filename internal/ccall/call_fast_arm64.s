@@ -75,8 +75,9 @@ done:
 DATA ·pairTrampolineAddr(SB)/8, $pairTrampoline<>(SB)
 GLOBL ·pairTrampolineAddr(SB), NOPTR|RODATA, $8
 
-// scopedTrampoline enters a scope, runs a routine and leaves the scope. On the stack
-// are R30, R19, the routine's result, and the word that both have.
+// scopedTrampoline enters a scope, runs a routine and leaves the scope. The routine may
+// be scopedTrampoline itself, for another scope within this one. On the stack are R30,
+// R19, the routine's result, and the word that both functions have.
 TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 	SUB  $32, RSP
 	MOVD R30, 0(RSP)
@@ -92,7 +93,7 @@ TEXT scopedTrampoline<>(SB), NOSPLIT|NOFRAME, $0-0
 enter:
 	MOVD Scope_Enter(R9), R9
 	CALL (R9)
-	CBNZW R0, done
+	CBNZW R0, failed
 	MOVD scoped_frame(R19), R0
 	MOVD scoped_routine(R19), R9
 	CALL (R9)
@@ -102,8 +103,22 @@ enter:
 	ADD  $24, RSP, R0
 	CALL (R9)
 	MOVW 16(RSP), R9
-	CBZW R9, done
+	CBNZW R9, own
+	MOVD scoped_scope(R19), R10
+	MOVD Scope_Lenient(R10), R10
+	CBZ  R10, done
+
+own:
 	MOVW R9, R0
+	JMP  done
+
+failed:
+	MOVD scoped_scope(R19), R9
+	MOVD Scope_Lenient(R9), R9
+	CBZ  R9, done
+	MOVD scoped_frame(R19), R0
+	MOVD scoped_routine(R19), R9
+	CALL (R9)
 
 done:
 	MOVD 8(RSP), R19

@@ -34,12 +34,17 @@ type Wide struct {
 // Scope is a state of the calling thread for the time of a call: a current context, or
 // a mode. Enter is a C function that gets Value, or the address of a word that has it;
 // Leave gets the address of a word, which is the same. If Enter fails, its result is
-// the call's and the function is not called; if only Leave does, its result is. It is
-// all one transition into C.
+// the call's and the function is not called; if only Leave does, its result is. In a
+// lenient scope the call's result is the function's: if Enter fails, the function is
+// called all the same, and Leave is not. It is all one transition into C.
 type Scope struct {
 	Enter, Leave uintptr
 	Value        uintptr
 	ByAddress    uintptr // 1 if Enter gets the address
+	Lenient      uintptr // 1 if failures of Enter and Leave do not count
+	// Outer, unless nil, is entered before this scope, and left after it. Its result
+	// counts as that of a function's call would. It has no Outer itself.
+	Outer *Scope
 }
 
 // Pair is two calls, in one transition into C. The second is made if the first

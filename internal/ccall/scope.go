@@ -10,6 +10,11 @@ func (s *Scope) Around(f func() int32) int32 {
 	if s == nil {
 		return f()
 	}
+	if s.Outer != nil {
+		inner := *s
+		inner.Outer = nil
+		return s.Outer.Around(func() int32 { return inner.Around(f) })
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	frame := Frame{Fn: s.Enter, Arg: [MaxArgs]uintptr{s.Value}, Out: [2]uint64{uint64(s.Value)}}
@@ -18,11 +23,14 @@ func (s *Scope) Around(f func() int32) int32 {
 		enter = func(in *Scope) int32 { return frame.CallOut(in, 0, 1) }
 	}
 	if r := enter(nil); r != 0 {
+		if s.Lenient != 0 {
+			return f()
+		}
 		return r
 	}
 	r := f()
 	frame.Fn = s.Leave
-	if left := frame.CallOut(nil, 0, 1); r == 0 {
+	if left := frame.CallOut(nil, 0, 1); r == 0 && s.Lenient == 0 {
 		r = left
 	}
 	return r

@@ -103,6 +103,81 @@ func TestScopeByAddress(t *testing.T) {
 	}
 }
 
+// ways calls inside in a scope, in every way there is.
+func (l library) ways(tb testing.TB, answers int) map[string]func(in *ccall.Scope) int32 {
+	f := ccall.Frame{Fn: l.fn(tb, "inside"), Arg: [ccall.MaxArgs]uintptr{uintptr(answers)}}
+	w := ccall.Wide{Fn: l.fn(tb, "inside12"), Arg: [ccall.MaxWideArgs]uintptr{11: uintptr(answers)}}
+	p := ccall.Pair{First: ccall.Frame{Fn: l.fn(tb, "out_nothing")}, Second: f}
+	return map[string]func(in *ccall.Scope) int32{
+		"Call":   f.Call,
+		"Wide":   w.Call,
+		"Pair":   p.Call,
+		"Around": func(in *ccall.Scope) int32 { return in.Around(func() int32 { return f.Call(nil) }) },
+		"CallOut": func(in *ccall.Scope) int32 {
+			f := f
+			r := f.CallOut(in, 1, 1)
+			if f.Out[0] != 77 && f.Out[0] != 0 {
+				tb.Errorf("the result is %d", f.Out[0])
+			}
+			return r
+		},
+	}
+}
+
+func TestLenientScope(t *testing.T) {
+	l := open(t)
+	for _, test := range []struct {
+		enter, leave string
+		calls        []uint64
+	}{
+		{"exchange", "exchange", []uint64{2, inside, 40}},
+		{"exchange_fails", "exchange", []uint64{2, inside}},
+		{"exchange", "exchange_fails", []uint64{2, inside, 40}},
+	} {
+		for _, answers := range []int{0, 7} {
+			for name, way := range l.ways(t, answers) {
+				in := l.scope(t, 0, 0)
+				*in = ccall.Scope{Enter: l.fn(t, test.enter), Leave: l.fn(t, test.leave), Value: 2, ByAddress: 1, Lenient: 1}
+				require.EqualValues(t, answers, way(in), "%v by %s", test, name)
+				require.Equal(t, test.calls, l.calls(t), "%v by %s", test, name)
+			}
+		}
+	}
+}
+
+// A mode around a context, and a context around a mode.
+func TestScopesNest(t *testing.T) {
+	l := open(t)
+	for _, test := range []struct {
+		name               string
+		push, answers, pop int
+		exchange           string // what enters the mode
+		result             int32
+		modeOut, ctxOut    []uint64
+	}{
+		{"all well", 0, 0, 0, "exchange", 0, []uint64{2, context, inside, popped, 40}, []uint64{context, 2, inside, 40, popped}},
+		{"the call fails", 0, 7, 0, "exchange", 7, []uint64{2, context, inside, popped, 40}, []uint64{context, 2, inside, 40, popped}},
+		{"the push fails", 8, 7, 9, "exchange", 8, []uint64{2, context, 40}, []uint64{context}},
+		{"the pop fails", 0, 0, 9, "exchange", 9, []uint64{2, context, inside, popped, 40}, []uint64{context, 2, inside, 40, popped}},
+		{"call and pop fail", 0, -7, 9, "exchange", -7, []uint64{2, context, inside, popped, 40}, []uint64{context, 2, inside, 40, popped}},
+		{"the exchange fails", 0, 7, 0, "exchange_fails", 7, []uint64{2, context, inside, popped}, []uint64{context, 2, inside, popped}},
+	} {
+		for name, way := range l.ways(t, test.answers) {
+			t.Run(test.name+"/"+name, func(t *testing.T) {
+				mode := ccall.Scope{Enter: l.fn(t, test.exchange), Leave: l.fn(t, "exchange"), Value: 2, ByAddress: 1, Lenient: 1}
+				in, outer := l.scope(t, test.push, test.pop), mode
+				in.Outer = &outer
+				require.Equal(t, test.result, way(in))
+				require.Equal(t, test.modeOut, l.calls(t))
+
+				mode.Outer = l.scope(t, test.push, test.pop)
+				require.Equal(t, test.result, way(&mode))
+				require.Equal(t, test.ctxOut, l.calls(t))
+			})
+		}
+	}
+}
+
 func TestArgumentByAddressInScope(t *testing.T) {
 	l := open(t)
 	in := [3]uint64{7, 1 << 40, 3}
@@ -153,6 +228,11 @@ func TestScopesAndPairsAllocateNothing(t *testing.T) {
 		p := ccall.Pair{First: ccall.Frame{Fn: zero}, Second: ccall.Frame{Fn: zero}}
 		p.Call(in)
 	}))
+	in.Outer = &ccall.Scope{Enter: in.Enter, Leave: in.Leave}
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		p := ccall.Pair{First: ccall.Frame{Fn: zero}, Second: ccall.Frame{Fn: zero}}
+		p.Call(in)
+	}))
 }
 
 // descendInScope is descend by calls in a scope.
@@ -169,8 +249,13 @@ func TestMovingStacksInScope(t *testing.T) {
 	l := open(t)
 	zero := l.fn(t, "out_nothing")
 	in, fn := &ccall.Scope{Enter: zero, Leave: zero}, l.fn(t, "out_two_last")
+	nested := &ccall.Scope{Enter: zero, Leave: zero, Outer: in}
 	var all sync.WaitGroup
-	for range 8 {
+	for g := range 8 {
+		in := in
+		if g%2 != 0 {
+			in = nested
+		}
 		all.Go(func() {
 			for i := range 25 {
 				right := make(chan bool)

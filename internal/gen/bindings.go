@@ -19,7 +19,7 @@ func bindings(functions []function) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header + "//go:build !nocuda && ((linux && (amd64 || arm64)) || (windows && amd64))\n\n")
 	b.WriteString("package loader\n\nimport (\n\t\"runtime\"\n\t\"unsafe\"\n\n\t\"github.com/purecuda/cuda/driver\"\n\t\"github.com/purecuda/cuda/internal/ccall\"\n)\n\n")
-	b.WriteString("// bind sets the fields of api whose symbols sym finds; sym answers 0 for others. Their\n// calls are made in a scope unless that is nil.\n")
+	b.WriteString("// bind sets the fields of api whose symbols sym finds; sym answers 0 for others. Their\n// calls are made in a scope unless that is nil; functions that are called in none it then\n// leaves alone.\n")
 	b.WriteString("func bind(api *driver.API, sym func(name string) uintptr, in *ccall.Scope) {\n")
 	for _, f := range functions {
 		body, err := binding(f)
@@ -38,7 +38,11 @@ func binding(f function) (string, error) {
 	if f.Else != "" {
 		find = fmt.Sprintf("first(sym, %q, %q)", f.Symbol, f.Else)
 	}
-	fmt.Fprintf(&b, "\tif fn := %s; fn != 0 {\n", find)
+	found := "fn != 0"
+	if f.Unscoped {
+		found = "in == nil && fn != 0"
+	}
+	fmt.Fprintf(&b, "\tif fn := %s; %s {\n", find, found)
 	if byValue(f) {
 		// A struct by value goes on the stack, in registers or by reference,
 		// as the ABI says: purego knows. Opening is never hot.

@@ -36,6 +36,15 @@ func TestLineBecomesBinding(t *testing.T) {
 	text, err = stubs(fs)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "r = ErrorCallRequiresNewerDriver")
+	text, err = wrappers(fs)
+	require.NoError(t, err)
+	for _, want := range []string{
+		"if f := a.Ask; f != nil {",
+		"a.Ask = func(p0 Stream) (r0 int32, r1 int32, r Result) {",
+		"r0, r1, r = f(p0)",
+	} {
+		require.Contains(t, string(text), want)
+	}
 	text, err = table(fs)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "## A section\n")
@@ -74,6 +83,18 @@ func TestLineWithUnusualArguments(t *testing.T) {
 		_, err = bindings(fs)
 		require.Error(t, err, line)
 	}
+}
+
+func TestLineWithoutScope(t *testing.T) {
+	fs, err := parseLine(t, "Pop func() (c Context, r Result) `cu:\"cuPop\" since:\"2000\" scope:\"none\"`")
+	require.NoError(t, err)
+	require.True(t, fs[0].Unscoped)
+	text, err := bindings(fs)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `if fn := sym("cuPop"); in == nil && fn != 0 {`)
+	text, err = wrappers(fs)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "a.Pop")
 }
 
 func TestWrongLinesAreRefused(t *testing.T) {

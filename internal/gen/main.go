@@ -1,7 +1,8 @@
 // Command gen reads driver.API, the table with one line per driver function,
 // and writes what follows from it: the stubs and the list of functions
-// (driver/zapi.go), the bindings to C (loader/zbind.go) and the table in the
-// documentation (docs/functions.md). It runs by "go generate ./driver".
+// (driver/zapi.go), the wrappers of them all (driver/zwrap.go), the bindings to C
+// (loader/zbind.go) and the table in the documentation (docs/functions.md). It
+// runs by "go generate ./driver".
 package main
 
 import (
@@ -23,6 +24,7 @@ func main() {
 	}
 	for name, write := range map[string]func([]function) ([]byte, error){
 		"driver/zapi.go":    stubs,
+		"driver/zwrap.go":   wrappers,
 		"loader/zbind.go":   bindings,
 		"docs/functions.md": table,
 	} {

@@ -18,6 +18,7 @@ type function struct {
 	OutLast             bool   // pointers to results come last in C
 	InOut               string // the parameter that is passed through its result's pointer
 	Ref                 string // the parameter that is passed by its address
+	Unscoped            bool   // tables with a context or a mode leave it as it is
 	Section             string // the comment above the group of lines
 	Note                string // the comment behind the line
 	Params, Results     []value
@@ -72,14 +73,15 @@ func parseField(field *ast.Field, sig *ast.FuncType) (function, error) {
 	}
 	tag := reflect.StructTag(quoted)
 	fn := function{
-		Field:   field.Names[0].Name,
-		Symbol:  tag.Get("cu"),
-		Else:    tag.Get("else"),
-		OutLast: tag.Get("out") == "last",
-		InOut:   tag.Get("inout"),
-		Ref:     tag.Get("ref"),
-		Params:  values(sig.Params),
-		Results: values(sig.Results),
+		Field:    field.Names[0].Name,
+		Symbol:   tag.Get("cu"),
+		Else:     tag.Get("else"),
+		OutLast:  tag.Get("out") == "last",
+		InOut:    tag.Get("inout"),
+		Ref:      tag.Get("ref"),
+		Unscoped: tag.Get("scope") == "none",
+		Params:   values(sig.Params),
+		Results:  values(sig.Results),
 	}
 	if fn.Since, err = strconv.Atoi(tag.Get("since")); err != nil || fn.Symbol == "" {
 		return fn, fmt.Errorf("%s: want tags cu and since", fn.Field)

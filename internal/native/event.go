@@ -1,0 +1,625 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/refs"
+	"github.com/purecuda/cuda/internal/wait"
+)
+
+// Event is a point in a stream's work. It has a current [Mark], which Record moves where it
+// can and replaces where it must. The zero value, with Options as wanted, was never recorded.
+//
+// Nothing counts the calls that use an event: the garbage collector destroys native events,
+// when no call can reach them any more. What a call must know instead is whether its mark
+// was still the event's when the driver had answered, and each one looks.
+type Event struct {
+	Options EventOptions
+	mark    atomic.Pointer[Mark]
+	first   Mark // so that most events need no second allocation
+	claimed atomic.Bool
+	wait.Owner
+}
+
+// EventOptions say how the native event is made.
+type EventOptions struct {
+	Timing, Blocking, Interprocess, External bool
+	Device                                   *Device // that it is for; nil: any
+}
+
+func (o *EventOptions) flags() (flags uint32) {
+	if !o.Timing {
+		flags |= driver.EventDisableTiming
+	}
+	if o.Blocking {
+		flags |= driver.EventBlockingSync
+	}
+	if o.Interprocess {
+		flags |= driver.EventInterprocess
+	}
+	return flags
+}
+
+// Check reports whether the options contradict each other.
+func (o *EventOptions) Check() error {
+	if o.Interprocess && o.Timing {
+		return &Refusal{Err: ErrInvalid, Detail: "an interprocess event cannot have timing: the driver shares the mark, not the clock"}
+	}
+	return nil
+}
+
+// Mark is a native event in the hands of one Event, recorded on one stream. Record records
+// it again only while it is the event's, on that stream, nobody on the host waits for it,
+// and no flag is set; otherwise the event takes another mark. So a wait on the host keeps to
+// the record that it found. A mark is never used again; its native event is, by others.
+type Mark struct {
+	n     *nativeEvent
+	event driver.Event
+	dev   *Device
+	on    *Stream // nil: not a stream's alone
+	// state counts the waits on the host, and has the flags below.
+	state atomic.Uint64
+	// first is the place of the last record, and last the number that its stream had come to
+	// when that was over: it is exact if no other call overlapped.
+	first, last atomic.Uint64
+	capture     *Capture // in which it was recorded
+	share       *share   // of what other processes, or other Events, have too
+}
+
+const (
+	// frozen: it is being replaced. Who replaces a mark freezes it before recording the new
+	// one; who has recorded the old one looks for the flag afterwards, and records again.
+	frozen = 1 << 32
+	// replaced: it is not the event's any more.
+	replaced = 1 << 33
+	// returned: its native event went back to the pool.
+	returned = 1 << 34
+	// shared: others may record it, who have its handle.
+	shared = 1 << 35
+	// inGraph: it was recorded in a capture.
+	inGraph = 1 << 36
+	// unrecorded: it was made to be shared, and not recorded here.
+	unrecorded = 1 << 37
+	// refused: it is frozen, and the driver has refused to record another one.
+	refused = 1 << 38
+	dead    = frozen | replaced
+)
+
+// closedMark is the mark of closed events.
+var closedMark = &Mark{}
+
+func init() { closedMark.state.Store(dead | returned) }
+
+func (m *Mark) flagged() bool { return m.state.Load()>>32 != 0 }
+
+var errEventClosed = closedError("the event")
+
+// Device returns the device of the native event, nil if there is none.
+func (e *Event) Device() *Device {
+	if m := e.mark.Load(); m != nil {
+		return m.dev
+	}
+	return nil
+}
+
+// Peek returns the device and the native event for a message, nil if there is none.
+func (e *Event) Peek() (*Device, driver.Event) {
+	if m := e.mark.Load(); m != nil {
+		return m.dev, m.event
+	}
+	return nil, 0
+}
+
+// Closed reports whether the event has been closed.
+func (e *Event) Closed() bool { return e.mark.Load() == closedMark }
+
+// Recorded reports whether the event has been recorded here.
+func (e *Event) Recorded() bool {
+	m := e.mark.Load()
+	return m != nil && m.state.Load()&unrecorded == 0
+}
+
+// Record marks the point that s has reached.
+func (e *Event) Record(s *Stream) error {
+	w := s.gate.EnterRecord()
+	m := e.mark.Load()
+	if !w.Clear() || m == nil || m.on != s || m.state.Load() != 0 {
+		return e.recordSlow(s, w)
+	}
+	r := s.work.EventRecord(m.event, s.Native)
+	if r != driver.Success || m.state.Load()&frozen != 0 {
+		return e.recordAgain(s, w, r)
+	}
+	m.stand(s, w)
+	s.leave()
+	return nil
+}
+
+// recordAgain goes on where the driver refuses, or the mark was being replaced.
+func (e *Event) recordAgain(s *Stream, w refs.Word, r driver.Result) error {
+	if r != driver.Success {
+		s.leave()
+		return r
+	}
+	return e.recordSlow(s, w)
+}
+
+// stand notes where a record stands that began with w. The caller is still in s.
+func (m *Mark) stand(s *Stream, w refs.Word) {
+	last := uint64(math.MaxUint64) // others overlap, and may be recording the same
+	if w.Alone() && s.gate.Quiet(1) {
+		last = s.gate.Number()
+	}
+	store(&m.first, uint64(s.placeOf(w.Number())))
+	store(&m.last, last)
+}
+
+// recordSlow records a new mark and makes it the event's. It leaves s.
+func (e *Event) recordSlow(s *Stream, w refs.Word) error {
+	w, k, err := s.admit(w, true)
+	if err != nil {
+		return err
+	}
+	defer s.exit(k)
+	if d := e.Options.Device; d != nil && d != s.Dev {
+		return mismatch(d, s.Dev)
+	}
+	for {
+		old := e.mark.Load()
+		if old == nil && (e.Options.Interprocess || e.Options.External) {
+			if old, err = e.create(s.Dev); err != nil {
+				return err
+			}
+		}
+		switch {
+		case old == closedMark:
+			return errEventClosed
+		case old != nil && old.dev != s.Dev:
+			return mismatch(old.dev, s.Dev)
+		case old != nil && old.state.Load()&(shared|inGraph) == shared && (k == nil || e.Options.Interprocess || e.Options.External):
+			return e.recordShared(old, s, k)
+		}
+		m, err := e.newMark(s, k)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			if was := old.state.Or(frozen); k == nil && was&(shared|inGraph|frozen) == shared {
+				old.state.And(^uint64(frozen)) // its handle has just been given out
+				m.retire(s)
+				continue
+			}
+		}
+		if r := s.work.EventRecord(m.event, s.Native); r != driver.Success {
+			m.n.inUse.Store(false) // and it is used no more: it may be its fault
+			if old != nil {
+				old.state.Or(refused)
+			}
+			return r
+		}
+		m.stand(s, w)
+		if e.mark.CompareAndSwap(old, m) {
+			if old == nil {
+				s.Dev.Driver.Live.Events.Add(1)
+			} else {
+				old.retire(s)
+			}
+			return nil
+		}
+		// Another goroutine was faster, or has closed the event. Which record is the last one
+		// is for the driver to say, so this one must come after the other's.
+		m.retire(s)
+	}
+}
+
+// recordShared records a mark that others have too, in place. In a capture an external
+// event becomes a node.
+func (e *Event) recordShared(m *Mark, s *Stream, k *Capture) error {
+	if !m.acquire() {
+		return errEventClosed
+	}
+	defer m.release()
+	switch {
+	case m.share.orphaned():
+		return &Refusal{Err: ErrPeerGone, Detail: "the process that exported the event is gone, so that nobody could rely on the record"}
+	case k != nil && !e.Options.External:
+		return &Refusal{Err: ErrCapturing, Detail: "an interprocess event cannot be recorded in a capture"}
+	}
+	var r driver.Result
+	if inside := k != nil || e.Options.External && s.isCaptured(); inside {
+		r = s.work.EventRecordWithFlags(m.event, s.Native, driver.EventRecordExternal)
+	} else { // where the driver refuses the flag
+		r = s.work.EventRecord(m.event, s.Native)
+	}
+	if r != driver.Success {
+		return r
+	}
+	if k != nil {
+		k.keepEvent(m)
+	}
+	m.state.And(^uint64(unrecorded))
+	return nil
+}
+
+// newMark returns a mark for a record on s. In a capture its native event is one that
+// nobody has had: a question about a used one may still be on its way to the driver.
+func (e *Event) newMark(s *Stream, k *Capture) (*Mark, error) {
+	if err := e.Options.Check(); err != nil {
+		return nil, err
+	}
+	n, err := s.Dev.events.take(s.Dev, s, e.Options.flags(), k)
+	if err != nil {
+		return nil, err
+	}
+	m := &e.first
+	if !e.claimed.CompareAndSwap(false, true) {
+		m = new(Mark)
+	}
+	m.n, m.event, m.dev, m.on = n, n.event, s.Dev, s
+	n.inUse.Store(true)
+	if k != nil {
+		m.capture = k
+		m.state.Store(inGraph)
+		k.events = append(k.events, n)
+	}
+	return m, nil
+}
+
+// create makes a mark that others can record too, unless the event has a mark.
+func (e *Event) create(d *Device) (*Mark, error) {
+	if err := e.Options.Check(); err != nil {
+		return nil, err
+	}
+	if e.Options.Device != nil && e.Options.Device != d {
+		return nil, mismatch(e.Options.Device, d)
+	}
+	n, err := d.events.make(d, e.Options.flags())
+	if err != nil {
+		return nil, err
+	}
+	return e.adopt(&Mark{n: n, event: n.event, dev: d}), nil
+}
+
+// adopt makes m, which others know, the event's mark, unless it has one. It returns the
+// event's mark.
+func (e *Event) adopt(m *Mark) *Mark {
+	m.state.Store(shared | unrecorded)
+	m.n.inUse.Store(true)
+	if !e.mark.CompareAndSwap(nil, m) {
+		m.n.inUse.Store(false)
+		return e.mark.Load()
+	}
+	m.dev.Driver.Live.Events.Add(1)
+	return m
+}
+
+// acquire takes a reference to what other processes or Events have too; other native events
+// need none.
+func (m *Mark) acquire() bool { return m.share == nil || m.share.Acquire() }
+
+func (m *Mark) release() {
+	if m.share != nil && m.share.Release() {
+		m.dev.Driver.cleanupFailed("event", m.share.destroy())
+	}
+	runtime.KeepAlive(m.n)
+}
+
+// retire is called when m is not the event's any more: its native event goes back to the
+// pool, or will with the last wait for it. own is the stream that the caller is in, or nil.
+func (m *Mark) retire(own *Stream) {
+	if m.share == nil { // else others may have it
+		m.n.inUse.Store(false)
+	}
+	m.state.And(^uint64(refused))
+	m.state.Or(dead)
+	m.giveBack(own)
+}
+
+func (m *Mark) giveBack(own *Stream) {
+	if m.state.CompareAndSwap(dead, dead|returned) { // it has no waits and no other flag
+		m.dev.events.give(m, own)
+	}
+}
+
+// EndWait takes back a wait on the host.
+func (m *Mark) EndWait() {
+	if m.state.Add(^uint64(0)) == dead {
+		m.giveBack(nil)
+	}
+}
+
+func mismatch(event, stream *Device) error {
+	if event.Driver != stream.Driver {
+		return errTwoDrivers
+	}
+	return &Refusal{Err: ErrDeviceMismatch,
+		Detail: fmt.Sprintf("the event is of device %d, the stream of device %d; any stream may wait for it, but only its own device's may record it", event.Index, stream.Index)}
+}
+
+// Wait makes the work enqueued on s from now on wait for the event.
+func (e *Event) Wait(s *Stream) error {
+	w := s.gate.Enter()
+	m := e.mark.Load()
+	if !w.Clear() || m == nil || m.flagged() || m.dev.Driver != s.Dev.Driver {
+		s.leave()
+		return e.waitSlow(s)
+	}
+	p := place(m.first.Load())
+	r := s.work.StreamWaitEvent(s.Native, m.event, 0)
+	if r != driver.Success || e.mark.Load() != m || m.flagged() {
+		s.leave()
+		return e.waitAgain(s, r)
+	}
+	s.joined.note(p)
+	s.leave()
+	return nil
+}
+
+func (e *Event) waitAgain(s *Stream, r driver.Result) error {
+	if r != driver.Success {
+		return eventError(r)
+	}
+	return e.waitSlow(s)
+}
+
+// waitSlow is Wait where something is special. The caller is not in s. It notes no place:
+// others may have recorded the mark.
+func (e *Event) waitSlow(s *Stream) error {
+	for {
+		m := e.mark.Load()
+		if m != nil && m.state.Load()&inGraph != 0 {
+			return m.capture.join(s, m)
+		}
+		k, err := s.enter()
+		if err != nil {
+			return err
+		}
+		m, done, err := e.waitIn(s, k)
+		s.exit(k)
+		if done || err != nil || e.mark.Load() == m {
+			return err
+		}
+	}
+}
+
+// waitIn is waitSlow while the caller is in s, and in a capture of it unless k is nil. m is
+// the mark that was waited for; done: there was nothing to wait for.
+func (e *Event) waitIn(s *Stream, k *Capture) (m *Mark, done bool, err error) {
+	m = e.mark.Load()
+	if m == nil && k != nil && e.Options.External { // what counts are the records before each launch
+		d := s.Dev
+		if e.Options.Device != nil {
+			d = e.Options.Device
+		}
+		if m, err = e.create(d); err != nil {
+			return nil, true, err
+		}
+	}
+	switch {
+	case m == nil:
+		return nil, true, e.Options.Check()
+	case m == closedMark:
+		return nil, true, errEventClosed
+	case m.dev.Driver != s.Dev.Driver:
+		return nil, true, errTwoDrivers
+	case m.state.Load()&inGraph != 0: // since the caller has looked
+		return nil, false, nil
+	case k != nil && !e.Options.External:
+		if m.state.Load()&unrecorded != 0 && !e.Options.Interprocess {
+			return nil, true, nil
+		}
+		how := "the event was recorded"
+		if e.Options.Interprocess {
+			how = "the event may have been recorded"
+		}
+		return nil, true, s.outside(how)
+	case !m.acquire():
+		return nil, true, errEventClosed
+	}
+	defer m.release()
+	if m.share.orphaned() { // s would never run again, unless it is done
+		done, err := m.Poll()
+		if !done && err == nil { // it is being recorded
+			err = errOrphaned
+		}
+		return m, true, err
+	}
+	if k == nil && !(e.Options.External && s.isCaptured()) {
+		return m, false, eventError(s.work.StreamWaitEvent(s.Native, m.event, 0))
+	}
+	r := s.work.StreamWaitEvent(s.Native, m.event, driver.EventWaitExternal)
+	if r == driver.Success && k != nil {
+		k.keepEvent(m)
+	}
+	return m, true, failed(r)
+}
+
+// eventError is the driver's answer about an event. Of one that was recorded in a capture,
+// begun elsewhere, which has ended it says INVALID_VALUE; nothing else in these calls can be
+// invalid.
+func eventError(r driver.Result) error {
+	switch r {
+	case driver.Success:
+		return nil
+	case driver.ErrorInvalidValue:
+		return &Refusal{Err: ErrCaptured, Code: r, Detail: "record it outside the capture before it is used there"}
+	}
+	return r
+}
+
+// Query reports whether the work that the event marks is done.
+func (e *Event) Query() (bool, error) {
+	m := e.mark.Load()
+	if m == nil || m.flagged() {
+		return e.querySlow()
+	}
+	r := m.dev.mustOpen().Quiet.EventQuery(m.event)
+	if e.mark.Load() != m || r != driver.Success && r != driver.ErrorNotReady {
+		return e.querySlow()
+	}
+	runtime.KeepAlive(m)
+	return r == driver.Success, nil
+}
+
+func (e *Event) querySlow() (bool, error) {
+	for {
+		m := e.mark.Load()
+		switch {
+		case m == nil:
+			err := e.Options.Check()
+			return err == nil, err
+		case m == closedMark:
+			return false, errEventClosed
+		case m.state.Load()&inGraph != 0:
+			return false, m.inCapture()
+		}
+		done, err := m.Poll()
+		if e.mark.Load() == m {
+			return done, err
+		}
+	}
+}
+
+// inCapture refuses a question that would end the capture in which m was recorded.
+func (m *Mark) inCapture() error {
+	detail := "record it outside the capture before it is used there"
+	if !m.capture.over() {
+		detail = "the capture is going on"
+	}
+	return &Refusal{Err: ErrCaptured, Detail: detail}
+}
+
+// Poll asks once whether m is done. It is a [wait.Point].
+func (m *Mark) Poll() (done bool, err error) {
+	if !m.acquire() {
+		return true, errEventClosed
+	}
+	gone := m.share.orphaned() // asked first: what was done before its process died counts
+	r := m.dev.mustOpen().Quiet.EventQuery(m.event)
+	m.release()
+	switch {
+	case r == driver.Success:
+		return true, nil
+	case r != driver.ErrorNotReady:
+		return false, eventError(r)
+	case gone:
+		return false, errOrphaned
+	}
+	return false, nil
+}
+
+// Place says where m stands in its stream, for who waits on the host. While calls are under
+// way there, one of them may be recording m, having begun before the wait.
+func (m *Mark) Place() (queue any, first, last uint64) {
+	state := m.state.Load()
+	if m.on == nil || state&shared != 0 || state&replaced == 0 && !m.on.gate.Quiet(0) {
+		return nil, 0, 0
+	}
+	p := place(m.first.Load())
+	return m.on, p.number(), m.last.Load()
+}
+
+// ElapsedTime returns the time from e to end.
+func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
+	for {
+		from, to := e.mark.Load(), end.mark.Load()
+		if err := measurable(e, end, from, to); err != nil {
+			return 0, err
+		}
+		ms, r := from.dev.mustOpen().Quiet.EventElapsedTime(from.event, to.event)
+		if e.mark.Load() != from || end.mark.Load() != to {
+			continue
+		}
+		runtime.KeepAlive(from)
+		runtime.KeepAlive(to)
+		switch r {
+		case driver.Success:
+			return time.Duration(math.RoundToEven(float64(ms) * 1e6)), nil
+		case driver.ErrorInvalidHandle:
+			return 0, &Refusal{Err: ErrNotRecorded, Code: r, Detail: "an external event in a graph is recorded when the graph is launched"}
+		case driver.ErrorNotReady:
+			return 0, &Refusal{Err: ErrNotCompleted, Code: r, Detail: "synchronize with the end event first"}
+		}
+		return 0, eventError(r)
+	}
+}
+
+// measurable says which of two events breaks which rule. The rules are checked in this
+// order, each for both events.
+func measurable(e, end *Event, from, to *Mark) error {
+	both := [...]struct {
+		e    *Event
+		m    *Mark
+		name string
+	}{{e, from, "the start event"}, {end, to, "the end event"}}
+	for _, x := range both {
+		if x.m == closedMark {
+			return errEventClosed
+		}
+	}
+	for _, x := range both {
+		if !x.e.Options.Timing {
+			return &Refusal{Err: ErrNotTimed, Detail: x.name}
+		}
+		if err := x.e.Options.Check(); err != nil {
+			return err
+		}
+	}
+	for _, x := range both {
+		if x.m == nil || x.m.state.Load()&unrecorded != 0 {
+			return &Refusal{Err: ErrNotRecorded, Detail: x.name}
+		}
+	}
+	if from.dev != to.dev {
+		if from.dev.Driver != to.dev.Driver {
+			return errTwoDrivers
+		}
+		return &Refusal{Err: ErrDeviceMismatch,
+			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.Index, to.dev.Index)}
+	}
+	if (from.state.Load()|to.state.Load())&inGraph != 0 {
+		return &Refusal{Err: ErrCaptured, Detail: "to time a graph, take events with EventOptions.External"}
+	}
+	return nil
+}
+
+// Handle returns the native event, 0 if there is none. Others can record it from now on, so
+// that it is not replaced any more, except in captures.
+func (e *Event) Handle() driver.Event {
+	for {
+		m := e.mark.Load()
+		if m == nil || m == closedMark {
+			return 0
+		}
+		m.state.Or(shared)
+		m.dev.Poller.Moved(m)
+		if m.state.Load()&(frozen|refused) != frozen {
+			return m.event
+		}
+		runtime.Gosched() // it is being replaced
+	}
+}
+
+// Close gives the event up. Waits on the host for it end.
+func (e *Event) Close() {
+	m := e.mark.Swap(closedMark)
+	if m == nil || m == closedMark {
+		return
+	}
+	e.End(&m.dev.Poller)
+	m.dev.Driver.Live.Events.Add(-1)
+	m.retire(nil)
+	switch {
+	case m.share != nil:
+		if _, last := m.share.Close(); last {
+			m.dev.Driver.cleanupFailed("event", m.share.destroy())
+		}
+	case e.Options.Interprocess:
+		m.dev.Driver.sharing.withdraw(m.n)
+	}
+}

@@ -1,0 +1,361 @@
+package native
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecuda/cuda/driver"
+)
+
+// frees are the pieces of memory of a device that are closed, and that streams still use. No
+// stream waits for a free: an event is recorded behind the uses, and the memory is given
+// back when that is done. The next allocation on the same home asks, and the poller when
+// nobody allocates.
+type frees struct {
+	mu     sync.Mutex
+	byHome map[*Stream]*list.List // of *pendingFree, the oldest first; nil for pinned memory
+	n      atomic.Int64
+	reaper reaper // of its own, as what others destroy may wait for the device
+}
+
+// pendingFree is one of them.
+type pendingFree struct {
+	m       *Memory
+	mu      sync.Mutex
+	users   []*user // whose uses are not known to be done
+	done    bool
+	pending bool // another try is certain
+	at      *list.Element
+}
+
+// free gives memory back if it can be at once, and otherwise when it can.
+func (q *frees) free(f *pendingFree) error {
+	if done, err := f.try(); done {
+		return err
+	}
+	q.mu.Lock()
+	if q.byHome == nil {
+		q.byHome = map[*Stream]*list.List{}
+	}
+	l := q.byHome[f.m.home]
+	if l == nil {
+		l = list.New()
+		q.byHome[f.m.home] = l
+	}
+	f.at = l.PushBack(f)
+	q.n.Add(1)
+	q.mu.Unlock()
+	f.retry()
+	return nil
+}
+
+func (q *frees) remove(f *pendingFree) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if f.at == nil {
+		return // it was done at once
+	}
+	l := q.byHome[f.m.home]
+	l.Remove(f.at)
+	q.n.Add(-1)
+	if l.Len() == 0 {
+		delete(q.byHome, f.m.home)
+	}
+}
+
+// retains reports whether memory is closed and waits to be freed.
+func (q *frees) retains(at uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.byHome {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if m := e.Value.(*pendingFree).m; uint64(m.Addr) == at || m.host != nil && uint64(uintptr(m.host)) == at {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// some returns up to n of the oldest with a home.
+func (q *frees) some(home *Stream, n int) (some []*pendingFree) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.byHome[home]; l != nil {
+		for e := l.Front(); e != nil && len(some) < n; e = e.Next() {
+			some = append(some, e.Value.(*pendingFree))
+		}
+	}
+	return some
+}
+
+// ask gives back what can be, of the n oldest with a home. An allocation asks for two of its
+// own home; other homes are not its business: their queues may be full.
+func (q *frees) ask(home *Stream, n int) {
+	if q.n.Load() == 0 {
+		return
+	}
+	for _, f := range q.some(home, n) {
+		f.retry()
+	}
+}
+
+// settle waits until what was pending is given back, for at most a second: the device is out
+// of memory. It reports whether something was.
+func (q *frees) settle() bool {
+	before := q.n.Load()
+	if before == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	q.mu.Lock()
+	var homes []*Stream
+	for home := range q.byHome {
+		homes = append(homes, home)
+	}
+	q.mu.Unlock()
+	for _, home := range homes {
+		for _, f := range q.some(home, int(before)) {
+			if f.await(ctx) {
+				f.retry()
+			}
+		}
+	}
+	return q.n.Load() < before
+}
+
+// await waits until the uses are done that an event was recorded behind; false if they are not,
+// or another goroutine is about to free the memory.
+func (f *pendingFree) await(ctx context.Context) bool {
+	if !f.mu.TryLock() {
+		return false
+	}
+	var marks []*Mark
+	for _, u := range f.users {
+		if u.mark != nil {
+			u.mark.state.Add(1)
+			marks = append(marks, u.mark)
+		}
+	}
+	f.mu.Unlock()
+	ok := true
+	for _, m := range marks {
+		ok = m.dev.Poller.Wait(ctx, m, nil, true) == nil && ok
+		m.EndWait()
+	}
+	return ok
+}
+
+// retryAfter is when to try again where there is nothing to wait for: a stream is being
+// captured, or the driver could not make an event, or one answers with an error.
+const retryAfter = time.Millisecond
+
+// retry gives the memory back if it can be by now, and otherwise sees to another try.
+func (f *pendingFree) retry() {
+	done, err := f.try()
+	if done {
+		f.m.Dev.Driver.closeFailed("buffer", err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done || f.pending {
+		return
+	}
+	f.pending = true
+	again := func() {
+		f.mu.Lock()
+		f.pending = false
+		f.mu.Unlock()
+		f.retry()
+	}
+	reaper := &f.m.Dev.frees.reaper
+	later := func() { time.AfterFunc(retryAfter, func() { reaper.add(again) }) }
+	for _, u := range f.users {
+		if m := u.mark; m != nil {
+			m.state.Add(1)
+			// Not here: the poller may call at once.
+			reaper.add(func() {
+				m.dev.Poller.Notify(m, nil, func(err error) {
+					m.EndWait()
+					if err != nil {
+						later() // the event answers at once, with an error
+						return
+					}
+					reaper.add(again)
+				})
+			})
+			return
+		}
+	}
+	later()
+}
+
+// try gives the memory back if its uses are done.
+func (f *pendingFree) try() (done bool, err error) {
+	if !f.ready() {
+		return false, nil
+	}
+	f.m.Dev.frees.remove(f)
+	err = f.m.giveBack() // without f.mu: it may call the user, see AfterFree
+	if home := f.m.home; home != nil {
+		home.leave()
+		home.release()
+	}
+	return true, err
+}
+
+// ready records what is to be recorded, and asks once for each use. It reports whether all
+// are done, to one caller only: that one is in a call on the home.
+func (f *pendingFree) ready() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done {
+		return false
+	}
+	left := f.users[:0]
+	for _, u := range f.users {
+		if done, _ := u.done(); done {
+			u.release()
+		} else {
+			left = append(left, u)
+		}
+	}
+	f.users = left
+	if len(left) > 0 || f.m.home != nil && !f.m.home.enterHeld() {
+		return false
+	}
+	f.done = true
+	return true
+}
+
+// done reports whether the work of u is done, up to an event that is recorded behind it
+// now, if there is none. A device that is lost, which err says, uses nothing any more.
+func (u *user) done() (done bool, err error) {
+	if u.mark == nil {
+		err = u.record()
+	}
+	if u.mark != nil {
+		done, err = u.mark.Poll()
+	}
+	if r, ok := err.(driver.Result); ok && (r == driver.ErrorDeinitialized || r.Sticky()) {
+		return true, failed(ignoreExit(r))
+	}
+	if err != nil && u.s.kind != kindExternal {
+		u.mark = nil // it says nothing, and nobody should get it: record another one later
+	}
+	return done && err == nil, err
+}
+
+// record records an event behind the uses of u. If it cannot now, as the stream is being
+// captured or there is no event, there will be another try.
+func (u *user) record() error {
+	s := u.s
+	if !s.enterHeld() {
+		return nil
+	}
+	defer s.leave()
+	m, err := s.markHere()
+	if err == nil {
+		u.mark = m
+	}
+	return err
+}
+
+// wait waits until the users are done, and gives the memory back. If there is nothing to wait
+// for, because a stream is being captured, maybe by the caller, that is left to the frees.
+func (f *pendingFree) wait() error {
+	var lost error
+	for len(f.users) > 0 {
+		u := f.users[0]
+		done, err := u.done()
+		switch {
+		case done:
+			if lost == nil {
+				lost = err
+			}
+			u.release()
+			f.users = f.users[1:]
+		case u.mark == nil || err != nil:
+			return f.m.Dev.frees.free(f)
+		default:
+			_ = u.mark.dev.Poller.Wait(context.Background(), u.mark, nil, true) // done says why not
+		}
+	}
+	if err := f.m.giveBack(); err != nil {
+		return err
+	}
+	return lost
+}
+
+// enterHeld counts a call on a stream that the caller holds, be it closed; false if it is
+// being captured. The caller is in no call.
+func (s *Stream) enterHeld() bool {
+	for {
+		w := s.gate.Enter()
+		switch {
+		case w.Diverted():
+			s.leave()
+			return false
+		case w.Halted():
+			s.leave()
+			s.gate.Wait()
+		case w.Full():
+			s.leave()
+			s.renumber()
+		case s.isCaptured():
+			s.leave()
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// tryEnterHeld is enterHeld for a caller that may be in a call: it waits for nobody.
+func (s *Stream) tryEnterHeld() bool {
+	if w := s.gate.Enter(); w.Diverted() || w.Halted() || w.Full() || s.isCaptured() {
+		s.leave()
+		return false
+	}
+	return true
+}
+
+// reaper destroys and frees in the background, one thing after the other: the driver may
+// block the caller until the device is idle, with a thread each. Its goroutine runs only
+// while there is something to do.
+type reaper struct {
+	mu   sync.Mutex
+	todo []func()
+	busy bool
+}
+
+// add has f called soon.
+func (r *reaper) add(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.todo = append(r.todo, f)
+	if !r.busy {
+		r.busy = true
+		go r.run()
+	}
+}
+
+func (r *reaper) run() {
+	for {
+		r.mu.Lock()
+		todo := r.todo
+		r.todo, r.busy = nil, len(todo) > 0
+		r.mu.Unlock()
+		if len(todo) == 0 {
+			return
+		}
+		for _, f := range todo {
+			f()
+		}
+	}
+}

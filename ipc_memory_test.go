@@ -1,0 +1,195 @@
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+func TestBufferFromIPCHandle(t *testing.T) {
+	rule(t, "31 handles of memory as bytes", 1, func(t *testing.T, b *backend) {
+		buf := alloc[uint32](t, b.dev(), 16)
+		h, err := buf.IPCHandle()
+		require.NoError(t, err)
+		part, err := buf.Range(8, 16)
+		require.NoError(t, err)
+		same, err := part.IPCHandle()
+		require.NoError(t, err)
+		require.Equal(t, h, same, "of the allocation")
+
+		for name, bytes := range map[string][]byte{"plain": h[:], "PyTorch's": append([]byte{1, 'c'}, h[:]...), "another version": append([]byte{9, 'c'}, h[:]...)} {
+			opened, err := cuda.BufferFromIPCHandle(b.dev(), bytes)
+			require.NoError(t, err, name)
+			require.Equal(t, buf.Pointer(), opened.Pointer(), name)
+			require.Equal(t, 64, opened.Len(), name)
+			require.NoError(t, opened.Close(), name)
+		}
+		for name, c := range map[string]struct {
+			bytes []byte
+			err   error
+			text  string
+		}{
+			"nothing":             {nil, cuda.ErrInvalid, "this has 0"},
+			"one":                 {h[:1], cuda.ErrInvalid, "this has 1"},
+			"one too few":         {h[:63], cuda.ErrInvalid, "this has 63"},
+			"one too many":        {append(h[:64:64], 0), cuda.ErrInvalid, "this has 65"},
+			"66 of another type":  {append([]byte{1, 'x'}, h[:]...), cuda.ErrInvalid, "this has 66"},
+			"67":                  {append([]byte{1, 'c', 0}, h[:]...), cuda.ErrInvalid, "this has 67"},
+			"an expandable one":   {append([]byte{1, 'e'}, make([]byte, 30)...), errors.ErrUnsupported, "expandable_segments:True"},
+			"an expandable of 66": {append([]byte{1, 'e'}, h[:]...), errors.ErrUnsupported, "expandable_segments:True"},
+			"garbage":             {make([]byte, 64), driver.ErrorInvalidValue, "not of memory that exists"},
+		} {
+			_, err := cuda.BufferFromIPCHandle(b.dev(), c.bytes)
+			require.ErrorIs(t, err, c.err, name)
+			require.ErrorContains(t, err, c.text, name)
+			require.ErrorContains(t, err, "cuda: buffer open: ", name)
+		}
+		_, err = cuda.BufferFromIPCHandle(nil, h[:])
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+	})
+}
+
+// A part of an allocation passes as that part, and closing it closes the import.
+func TestOpenBuffer(t *testing.T) {
+	p := newPeers(t, cudatest.Config{})
+	theirs := alloc[uint32](t, p.there.dev(), 64)
+	part, err := theirs.Range(10, 30)
+	require.NoError(t, err)
+	offset, size := part.Allocation()
+	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
+	whole := openedBuffer[float64](t, p, theirs, nil)
+	require.Equal(t, 32, whole.Len())
+	before := p.here.drv.Stats()
+
+	var closed atomic.Int32
+	opts := &cuda.OpenOptions{Exporter: p.process(t), Offset: offset, Size: size, Closed: func() { closed.Add(1) }}
+	ours := openedBuffer[float64](t, p, part, opts)
+	require.Equal(t, 10, ours.Len())
+	offset, size = ours.Allocation()
+	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
+	exporter, foreign := ours.Exporter()
+	require.Equal(t, p.process(t), exporter)
+	require.True(t, foreign)
+	_, foreign = theirs.Exporter()
+	require.False(t, foreign)
+	exporter, foreign = whole.Exporter()
+	require.Zero(t, exporter, "nobody has said it")
+	require.True(t, foreign)
+	for range 2 {
+		require.NoError(t, ours.Close())
+		require.EqualValues(t, 1, closed.Load())
+	}
+	require.Equal(t, before, p.here.drv.Stats())
+	tail := openedBuffer[byte](t, p, theirs, &cuda.OpenOptions{Offset: 200})
+	require.Equal(t, 56, tail.Len(), "all that comes after it")
+
+	h, err := theirs.IPCHandle()
+	require.NoError(t, err)
+	before = p.here.drv.Stats()
+	for _, c := range []struct {
+		offset, size uint64
+		text         string
+	}{
+		{0, 264, "the part is of 264 bytes at 0, but the allocation has 256"},
+		{8, 256, "256 bytes at 8, but the allocation has 256"},
+		{256, 8, "8 bytes at 256"},
+		{256, 0, "0 bytes are not a number of elements of 8 bytes"},
+		{264, 0, "0 bytes at 264"},
+		{math.MaxUint64 - 7, 16, "the allocation has 256"},
+		{8, math.MaxUint64 - 7, "the allocation has 256"},
+		{0, 12, "12 bytes are not a number of elements of 8 bytes"},
+		{4, 8, "byte 4 of the allocation is no place for elements of 8 bytes"},
+	} {
+		_, err := cuda.OpenBuffer[float64](p.here.dev(), h, &cuda.OpenOptions{Offset: c.offset, Size: c.size, Closed: func() { t.Error("it was never open") }})
+		require.ErrorIs(t, err, cuda.ErrInvalid)
+		require.ErrorContains(t, err, "cuda: buffer open: ")
+		require.ErrorContains(t, err, c.text)
+	}
+	require.Equal(t, before, p.here.drv.Stats())
+	_, err = cuda.OpenBuffer[byte](nil, h, nil)
+	require.ErrorIs(t, err, cuda.ErrInvalid)
+	var none *cuda.Buffer[byte]
+	offset, size = none.Allocation()
+	require.Zero(t, offset+size)
+	_, foreign = none.Exporter()
+	require.False(t, foreign)
+}
+
+func TestOpenEventOptions(t *testing.T) {
+	p := newPeers(t, cudatest.Config{})
+	t.Cleanup(p.exporter.Kill)
+	theirs := shareable(t, p.there.dev())
+	h, err := theirs.IPCHandle()
+	require.NoError(t, err)
+	var closed atomic.Int32
+	opts := &cuda.OpenOptions{Exporter: p.process(t), Closed: func() { closed.Add(1) }}
+	ours, err := p.here.dev().OpenEvent(h, opts)
+	require.NoError(t, err)
+	exporter, foreign := ours.Exporter()
+	require.Equal(t, p.process(t), exporter)
+	require.True(t, foreign)
+	_, foreign = theirs.Exporter()
+	require.False(t, foreign)
+
+	own, err := p.there.dev().OpenEvent(h, opts)
+	require.NoError(t, err, "it is the exporter's own")
+	require.Equal(t, native(t, theirs), native(t, own))
+	require.NoError(t, own.Close())
+	require.EqualValues(t, 1, closed.Load())
+
+	s := newStream(t, p.there.dev(), nil)
+	p.gpu.Hold(s)
+	require.NoError(t, theirs.Record(s))
+	waiting := started(ours.Synchronize)
+	p.exporter.Kill()
+	require.ErrorIs(t, told(t, waiting), cuda.ErrPeerGone)
+	for range 2 {
+		require.NoError(t, ours.Close())
+		require.EqualValues(t, 2, closed.Load())
+	}
+	_, err = p.here.dev().OpenEvent(h, opts)
+	require.ErrorIs(t, err, cuda.ErrPeerGone)
+	require.ErrorContains(t, err, "cuda: event open: ")
+	require.EqualValues(t, 2, closed.Load())
+}
+
+// Bytes from elsewhere open memory only if they are the handle, and never panic.
+func FuzzBufferFromIPCHandle(f *testing.F) {
+	target := sync.OnceValue(func() (x struct {
+		d      *cuda.Device
+		handle driver.IPCMemHandle
+	}) {
+		p := newPeers(f, cudatest.Config{})
+		there, err := cuda.Alloc[byte](p.there.dev(), 64)
+		require.NoError(f, err)
+		f.Cleanup(func() { require.NoError(f, there.Close()) })
+		x.handle, err = there.IPCHandle()
+		require.NoError(f, err)
+		x.d = p.here.dev()
+		return x
+	})
+	handle := target().handle
+	f.Add([]byte{})
+	f.Add(handle[:])
+	f.Add(append([]byte{0, 'c'}, handle[:]...))
+	f.Add(append([]byte{0, 'e'}, handle[:]...))
+	f.Add(append([]byte{0, 'e', 1, 2, 3}, make([]byte, 100)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := target()
+		right := bytes.Equal(b, x.handle[:]) || len(b) == 66 && b[1] == 'c' && bytes.Equal(b[2:], x.handle[:])
+		opened, err := cuda.BufferFromIPCHandle(x.d, b)
+		if err == nil {
+			require.NoError(t, opened.Close())
+		}
+		require.Equal(t, right, err == nil, "%q: %v", b, err)
+	})
+}
