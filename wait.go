@@ -106,7 +106,8 @@ func (d *Device) Synchronize() error { return d.SynchronizeContext(context.Backg
 // During a capture on the device it fails with [ErrCapturing].
 //
 // Drivers before CUDA 12.5 have no such event. There it records one on each stream that
-// the library knows and on the default stream, and waits for all of them. Streams of
+// the library knows and on the default stream, and waits for all of them, but not for
+// what a stream that is closed still does. Streams of
 // other libraries are included if they synchronise with the default stream, or are
 // wrapped by [Device.ExternalStream].
 func (d *Device) SynchronizeContext(ctx context.Context) error {
