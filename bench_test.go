@@ -21,6 +21,9 @@ type hot struct {
 	host     *cuda.HostBuffer[uint32]
 	fill     *cuda.Kernel // of 3 arguments
 	prepared *cuda.PreparedKernel
+	// bare and bareEnd are for the bare functions: see [bench.NewFixture].
+	bare    *cuda.Stream
+	bareEnd *cuda.Event
 }
 
 func newHot(t testing.TB, drv *cuda.Driver) *hot {
@@ -29,7 +32,9 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	f, err := bench.NewFixture(d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	h := &hot{Fixture: f, buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1), pooled: allocAsync[uint32](t, f.S, 1)}
+	h := &hot{Fixture: f, buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1), pooled: allocAsync[uint32](t, f.S, 1),
+		bare: newStream(t, d, nil), bareEnd: newEvent(t, timed())}
+	require.NoError(t, h.bareEnd.Record(h.bare))
 	require.NoError(t, h.Other.WaitStream(h.S))
 	h.fill = kernel(t, ours(t, d), "purecuda_fill")
 	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
@@ -41,7 +46,7 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 // rows are the measured ones, and others that are of use here only.
 func (h *hot) rows() []*bench.Row {
 	api := h.Dev.Driver().API()
-	end, s, fill, params := h.End.Handle(), h.S.Handle(), h.fill.Handle(), h.params()
+	end, s, fill, params := h.bareEnd.Handle(), h.bare.Handle(), h.fill.Handle(), h.params()
 	return append(bench.Rows(),
 		extra("query-timing", func() error { _, err := h.End.Query(); return err },
 			func() driver.Result { return api.EventQuery(end) }),
