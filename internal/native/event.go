@@ -88,7 +88,7 @@ func (e *Event) Record(s *Stream) error {
 	if r != driver.Success || m.state.Load()&frozen != 0 {
 		return e.recordAgain(s, w, r)
 	}
-	m.stand(s, w)
+	m.setPlace(s, w)
 	s.leave()
 	return nil
 }
@@ -145,7 +145,7 @@ func (e *Event) recordSlow(s *Stream, w refs.Word) error {
 			}
 			return r
 		}
-		m.stand(s, w)
+		m.setPlace(s, w)
 		if e.mark.CompareAndSwap(old, m) {
 			if old == nil {
 				s.Dev.Driver.Live.Events.Add(1)

@@ -8,8 +8,8 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
-// ownEvent is an event of this process that others have a handle of. It does not keep it:
-// who has forgotten the event has given it up.
+// ownEvent is an event of this process that others have a handle of. It does not keep the
+// event reachable.
 type ownEvent struct {
 	handle [64]byte
 	n      weak.Pointer[nativeEvent]

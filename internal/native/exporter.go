@@ -20,7 +20,7 @@ type exporter struct {
 	users   int // guarded by the mutex of sharing
 }
 
-// watchExporter begins to watch p, or joins those who do.
+// watchExporter begins to watch p, unless it is being watched.
 func (d *Driver) watchExporter(p driver.Process) (*exporter, error) {
 	x := &d.sharing
 	x.mu.Lock()

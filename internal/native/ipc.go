@@ -60,8 +60,8 @@ type Origin struct {
 
 func (o Origin) known() bool { return o.Process != driver.Process{} }
 
-// OpenedEvent opens what a handle stands for, on d, as e, which is new. With an exporter it
-// is watched. closed, unless nil, is called when e has let go of it.
+// OpenEvent opens what a handle stands for, on d, as e, which is new. With an exporter it
+// is watched. closed, unless nil, is called when e has released it.
 func (d *Device) OpenEvent(e *Event, handle driver.IPCEventHandle, from Origin, closed func()) error {
 	x := &d.Driver.sharing
 	s := &share{driver: d.Driver, closed: closed}

@@ -29,14 +29,15 @@ type Mark struct {
 }
 
 const (
-	// frozen: it is being replaced. Who replaces a mark freezes it before recording the new
-	// one; who has recorded the old one looks for the flag afterwards, and records again.
+	// frozen: it is being replaced. The goroutine that replaces a mark freezes it before it
+	// records the new one; one that has recorded the old mark looks for the flag afterwards,
+	// and records again.
 	frozen = 1 << 32
 	// replaced: it is not the event's any more.
 	replaced = 1 << 33
 	// returned: its native event went back to the pool.
 	returned = 1 << 34
-	// shared: others may record it, who have its handle.
+	// shared: others, which have its handle, may record it.
 	shared = 1 << 35
 	// inGraph: it was recorded in a capture.
 	inGraph = 1 << 36
@@ -54,8 +55,8 @@ func init() { closedMark.state.Store(dead | returned) }
 
 func (m *Mark) flagged() bool { return m.state.Load()>>32 != 0 }
 
-// stand notes where a record stands that began with w. The caller is still in s.
-func (m *Mark) stand(s *Stream, w refs.Word) {
+// setPlace notes the place of a record that began with w. The caller is still in s.
+func (m *Mark) setPlace(s *Stream, w refs.Word) {
 	last := uint64(math.MaxUint64) // others overlap, and may be recording the same
 	if w.Alone() && s.gate.Quiet(1) {
 		last = s.gate.Number()
@@ -118,7 +119,7 @@ func (m *Mark) Poll() (done bool, err error) {
 	return false, nil
 }
 
-// Place says where m stands in its stream, for who waits on the host. While calls are under
+// Place returns m's place in its stream, for waits on the host. While calls are under
 // way there, one of them may be recording m, having begun before the wait.
 func (m *Mark) Place() (queue any, first, last uint64) {
 	state := m.state.Load()

@@ -42,7 +42,7 @@ const (
 	plainMemory                        // cuMemFree, which waits for the device
 	pinnedMemory                       // cuMemFreeHost
 	registeredMemory                   // cuMemHostUnregister
-	importedMemory                     // with the last who has it
+	importedMemory                     // with the last import of it
 	unpooledMemory                     // cuMemFree, in the background: the device has no pools
 	hostFuncMemory                     // a function that a graph calls: onFree
 )

@@ -42,7 +42,7 @@ type order struct {
 	joined joins
 }
 
-// streamKind says where a stream comes from, and so who destroys it and what it waits for.
+// streamKind says where a stream comes from, and so whether the library destroys it and what it waits for.
 type streamKind uint8
 
 const (
@@ -141,7 +141,7 @@ func (s *Stream) String() string {
 	return fmt.Sprintf("cuda.Stream(device %d, %#x)", s.Dev.Index, uintptr(s.Native))
 }
 
-// place says where s stands now.
+// place returns the place that s has come to.
 func (s *Stream) place() place { return s.placeOf(s.gate.Number()) }
 
 // placeOf returns the place of a record with a number.
@@ -232,7 +232,7 @@ func (s *Stream) capturing() error {
 	return &Refusal{Err: ErrCapturing, Detail: s.String() + ": do it before the capture or after it"}
 }
 
-// Handle returns the native stream for others, who may capture it: what s waits for then is
+// Handle returns the native stream for others. They may capture it: what s waits for then is
 // part of a graph, and what waits for s too. So from now on its records are no places, and
 // closed memory is given back by asking whether its uses are done.
 func (s *Stream) Handle() driver.Stream {

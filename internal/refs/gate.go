@@ -16,8 +16,8 @@ import (
 //	bits 0 to 19  calls under way
 //
 // A call that finds a flag leaves again, or does what the flag asks for. The goroutine
-// that is told that the gate is drained destroys the stream: that is, once, when it is
-// closed, not diverted, and no call is under way.
+// to which a method reports that the gate is drained destroys the stream: that is, once,
+// when it is closed, not diverted, and no call is under way.
 type Gate struct{ word atomic.Uint64 }
 
 // Word is the state of a gate when a call entered it.

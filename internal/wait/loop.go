@@ -78,7 +78,7 @@ func (l *loop) run() {
 		}
 		if notified {
 			notified = false
-			runtime.Gosched() // those who were notified may stand in line behind this goroutine
+			runtime.Gosched() // waiters that were notified may be queued behind this goroutine
 		}
 
 		l.mu.Lock()
@@ -137,7 +137,7 @@ func youngest(asked []question) (began time.Time) {
 	return began
 }
 
-// settle takes out those whose waits are over, and appends to again the queues that are to
+// settle takes out the entries whose waits are over, and appends to again the queues that are to
 // be asked at once.
 func (l *loop) settle(asked []question, again []*queue) ([]*waiter, []*queue) {
 	var over []*waiter
@@ -213,7 +213,7 @@ func (l *loop) completeEarly(e *entry, err error, over []*waiter) []*waiter {
 	return over
 }
 
-// add enters w among those who wait for pt.
+// add enters w among the waiters for pt.
 func (l *loop) add(w *waiter, pt Point, began time.Time) *entry {
 	e := l.entries[pt]
 	if e == nil {
@@ -277,7 +277,7 @@ func (l *loop) leave(e *entry) {
 	l.tidy(q)
 }
 
-// place moves e if it stands elsewhere than it did, and reports whether.
+// place moves e if its place has changed, and reports whether it had.
 func (l *loop) place(e *entry) bool {
 	key, first, last := e.point.Place()
 	if key == e.queue.key && (key == nil || min(first, last) == e.first && last == e.last) {
@@ -325,7 +325,7 @@ func (l *loop) hasOlder(pt Point) bool {
 	return q != nil && q.older(first)
 }
 
-// start has the loop run if it does not.
+// start runs the loop unless it runs.
 func (l *loop) start() {
 	if l.running {
 		return

@@ -13,18 +13,18 @@ type Point interface {
 	// Poll asks once whether the point is done; it does not block for long. done is
 	// true, or err is not nil, when it is over.
 	Poll() (done bool, err error)
-	// Place says where the point stands among those of queue, which is comparable (a
+	// Place returns the point's place among those of queue, which is comparable (a
 	// pointer): a point whose last is less than another's first comes before it, so if
 	// the other is done it is done. queue nil: not known; such a point may also be
 	// recorded again by others, so it is polled by itself and an answer counts only for
-	// waiters that came before the question was asked.
+	// waiters that were parked before the poll began.
 	//
 	// It is called with a mutex held, so it must return at once. That a place becomes
 	// known is noticed; see [Poller.Moved] for other changes.
 	Place() (queue any, first, last uint64)
 }
 
-// Poller polls for all who wait for the points of a device. The zero value is ready. Only
+// Poller polls the points of a device for all goroutines that wait for them. The zero value is ready. Only
 // one bubble of testing/synctest may use it at a time, though others outside of it may too.
 type Poller struct {
 	// Sleep, unless nil, is how to wait where time may be virtual (testing/synctest): it
@@ -38,7 +38,7 @@ type Poller struct {
 	count counters
 }
 
-// Wake has everything asked again now. Waits in a bubble are meant only if the caller is
+// Wake has all points polled again now. Waits in a bubble are meant only if the caller is
 // in it.
 func (p *Poller) Wake() {
 	loops := p.loops[:1]
