@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/ccall/testlib"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // The hot path allocates nothing: on NVIDIA's driver where there is one, and on
@@ -20,7 +21,7 @@ import (
 // where there is a C compiler.
 func TestHotCallsDoNotAllocate(t *testing.T) {
 	t.Run("library", func(t *testing.T) { allocatesNothing(t, libraryDriver(t)) })
-	t.Run("real", func(t *testing.T) { allocatesNothing(t, realDriver(t)) })
+	t.Run("real", func(t *testing.T) { allocatesNothing(t, testgpu.RealDriver(t)) })
 }
 
 // byNature are the rows that make objects, for which Go's memory is needed.

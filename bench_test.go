@@ -11,6 +11,7 @@ import (
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/bench"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // hot is what the calls of the hot path work on.
@@ -29,9 +30,9 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	f, err := bench.NewFixture(d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	h := &hot{Fixture: f, buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1), pooled: allocAsync[uint32](t, f.S, 1)}
+	h := &hot{Fixture: f, buf: testgpu.Alloc[uint32](t, d, 1), host: testgpu.AllocHost[uint32](t, d, 1), pooled: testgpu.AllocAsync[uint32](t, f.S, 1)}
 	require.NoError(t, h.Other.WaitStream(h.S))
-	h.fill = kernel(t, ours(t, d), "purecuda_fill")
+	h.fill = testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_fill")
 	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
 	require.NoError(t, err)
 	h.drain(t)
@@ -105,7 +106,7 @@ func BenchmarkSimulated(b *testing.B) {
 	benchmark(b, drv)
 }
 
-func BenchmarkReal(b *testing.B) { benchmark(b, realDriver(b)) }
+func BenchmarkReal(b *testing.B) { benchmark(b, testgpu.RealDriver(b)) }
 
 func benchmark(b *testing.B, drv *cuda.Driver) {
 	h := newHot(b, drv)

@@ -10,13 +10,14 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestBuffer(t *testing.T) {
-	rule(t, "29 ranges and views", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		for _, buf := range []*cuda.Buffer[uint32]{alloc[uint32](t, d, 10), allocAsync[uint32](t, s, 10)} {
+	testgpu.Rule(t, "29 ranges and views", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
+		for _, buf := range []*cuda.Buffer[uint32]{testgpu.Alloc[uint32](t, d, 10), testgpu.AllocAsync[uint32](t, s, 10)} {
 			require.Equal(t, 10, buf.Len())
 			require.Same(t, d, buf.Device())
 			part, err := buf.Range(2, 5)
@@ -41,19 +42,19 @@ func TestBuffer(t *testing.T) {
 			bytes, err := cuda.View[uint8](buf)
 			require.NoError(t, err)
 			require.Equal(t, 40, bytes.Len())
-			wide, err := cuda.View[complex128](mustRange(t, buf, 0, 8))
+			wide, err := cuda.View[complex128](testgpu.Range(t, buf, 0, 8))
 			require.NoError(t, err)
 			require.Equal(t, 2, wide.Len())
 			require.Equal(t, buf.Pointer(), wide.Pointer())
-			_, err = cuda.View[uint64](mustRange(t, buf, 1, 3))
+			_, err = cuda.View[uint64](testgpu.Range(t, buf, 1, 3))
 			require.ErrorIs(t, err, cuda.ErrInvalid, "misaligned")
-			_, err = cuda.View[uint64](mustRange(t, buf, 0, 3))
+			_, err = cuda.View[uint64](testgpu.Range(t, buf, 0, 3))
 			require.ErrorIs(t, err, cuda.ErrInvalid, "half an element")
 
 			require.NoError(t, cuda.Fill(s, buf, 0))
 			require.NoError(t, cuda.Fill(s, part, 7))
-			require.NoError(t, cuda.Fill(s, mustRange(t, bytes, 0, 2), 255))
-			out := allocHost[uint32](t, d, 10)
+			require.NoError(t, cuda.Fill(s, testgpu.Range(t, bytes, 0, 2), 255))
+			out := testgpu.AllocHost[uint32](t, d, 10)
 			require.NoError(t, cuda.Copy(s, out, buf))
 			require.NoError(t, s.Synchronize())
 			require.Equal(t, []uint32{0xffff, 0, 7, 7, 7, 0, 0, 0, 0, 0}, out.Slice())
@@ -75,9 +76,9 @@ func TestBuffer(t *testing.T) {
 		}
 	})
 
-	rule(t, "24 memory that is no memory is refused", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
+	testgpu.Rule(t, "24 memory that is no memory is refused", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
 		for _, n := range []int{0, -1, math.MaxInt} {
 			_, err := cuda.AllocAsync[uint64](s, n)
 			require.ErrorIs(t, err, cuda.ErrInvalid)
@@ -104,9 +105,9 @@ func TestBuffer(t *testing.T) {
 		require.NoError(t, zero.Close())
 	})
 
-	rule(t, "29 out of memory", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
+	testgpu.Rule(t, "29 out of memory", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
 		total, err := d.TotalMemory()
 		require.NoError(t, err)
 		_, err = cuda.AllocAsync[uint8](s, int(2*total))
@@ -114,21 +115,14 @@ func TestBuffer(t *testing.T) {
 		require.ErrorContains(t, err, "bytes from the pool of device 0")
 		_, err = cuda.Alloc[uint8](d, int(2*total))
 		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
-		holds(t, s, filled(t, s, 2), 2)
+		testgpu.RequireFilled(t, s, testgpu.Filled(t, s, 2), 2)
 	})
-}
-
-func mustRange[T cuda.Element](t testing.TB, b *cuda.Buffer[T], from, to int) *cuda.Buffer[T] {
-	t.Helper()
-	part, err := b.Range(from, to)
-	require.NoError(t, err)
-	return part
 }
 
 // Plain memory gets what the pool keeps for later, if there is no other.
 func TestAllocTakesWhatThePoolKeeps(t *testing.T) {
 	trimmed := false
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		alloc, trim := api.MemAlloc, api.MemPoolTrimTo
 		api.MemAlloc = func(n uint64) (driver.DevicePtr, driver.Result) {
 			if !trimmed {
@@ -143,10 +137,10 @@ func TestAllocTakesWhatThePoolKeeps(t *testing.T) {
 	})
 	_, err := cuda.Alloc[uint8](d, 16)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory, "there is no pool yet")
-	s := newStream(t, d, nil)
-	require.NoError(t, allocAsync[uint8](t, s, 16).Close())
+	s := testgpu.NewStream(t, d, nil)
+	require.NoError(t, testgpu.AllocAsync[uint8](t, s, 16).Close())
 	require.NoError(t, s.Synchronize())
-	alloc[uint8](t, d, 16)
+	testgpu.Alloc[uint8](t, d, 16)
 }
 
 // The garbage collector closes what was forgotten, once no part of it is left.
@@ -156,11 +150,11 @@ func TestForgottenBuffers(t *testing.T) {
 		require.NoError(t, err)
 		d, err := drv.OpenDevice(0)
 		require.NoError(t, err)
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
+		home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 		part := func() *cuda.Buffer[uint32] {
 			b, err := cuda.AllocAsync[uint32](home, 16)
 			require.NoError(t, err)
-			half := mustRange(t, b, 8, 16)
+			half := testgpu.Range(t, b, 8, 16)
 			view, err := cuda.View[int32](half)
 			require.NoError(t, err)
 			part, err := cuda.View[uint32](view)
@@ -174,11 +168,11 @@ func TestForgottenBuffers(t *testing.T) {
 		require.NoError(t, user.WaitStream(home))
 		require.NoError(t, cuda.Fill(user, part, 1))
 		runtime.KeepAlive(part)
-		eventually(t, func() bool { return drv.Stats().Forgotten == 1 })
-		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Forgotten == 1 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Buffers == 0 })
 		pool, err := d.MemoryPool()
 		require.NoError(t, err)
-		eventually(t, func() bool { // it is counted before it is freed
+		testgpu.CollectUntil(t, func() bool { // it is counted before it is freed
 			stats, err := pool.Stats()
 			return err == nil && stats.Used == 0
 		})
@@ -186,12 +180,12 @@ func TestForgottenBuffers(t *testing.T) {
 		plain, err := cuda.Alloc[uint32](d, 16)
 		require.NoError(t, err)
 		require.NoError(t, cuda.Fill(user, plain, 1))
-		eventually(t, func() bool { return drv.Stats().Forgotten == 2 })
-		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Forgotten == 2 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Buffers == 0 })
 	}
 	t.Run("simulated", func(t *testing.T) {
 		gpu := cudatest.New(cudatest.Config{})
 		forget(t, gpu.API())
 	})
-	t.Run("real", func(t *testing.T) { forget(t, realDriver(t).API()) })
+	t.Run("real", func(t *testing.T) { forget(t, testgpu.RealDriver(t).API()) })
 }

@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -11,31 +12,32 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // What the library does on its own behalf, and closing on other goroutines, ends
 // no capture, whatever its mode.
 func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
-	for name, capture := range captureWays() {
-		rule(t, "23 waits and closing disturb no capture: "+name, 1, func(t *testing.T, b *backend) {
-			busy, s, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			closing := doomed(t, b.dev())
-			release := hold(t, busy)
+	for name, capture := range testgpu.CaptureWays() {
+		testgpu.Rule(t, "23 waits and closing disturb no capture: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			busy, s, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
+			closing := doomed(t, b.Device())
+			release := testgpu.Hold(t, busy)
 			var wg sync.WaitGroup
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(busy))
 			for range 100 {
 				wg.Go(func() {
-					if err := e.SynchronizeContext(ctxBackground); err != nil {
+					if err := e.SynchronizeContext(context.Background()); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			called := make(chan error, 1)
 			require.NoError(t, busy.LaunchHostFunc(func(err error) { called <- err }))
-			inFlight, err := cuda.AllocHost[uint32](b.dev(), 1000, nil)
+			inFlight, err := cuda.AllocHost[uint32](b.Device(), 1000, nil)
 			require.NoError(t, err)
-			require.NoError(t, cuda.Copy(busy, p.buf, inFlight))
+			require.NoError(t, cuda.Copy(busy, p.Buf, inFlight))
 
 			err = capture(s, func() error {
 				wg.Go(func() {
@@ -45,8 +47,8 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 						}
 					}
 				})
-				time.Sleep(2 * soon) // the host functions' watch asks meanwhile
-				p.enqueue(t, s)
+				time.Sleep(2 * testgpu.Soon) // the host functions' watch asks meanwhile
+				p.Enqueue(t, s)
 				return nil
 			})
 			require.NoError(t, err)
@@ -56,17 +58,17 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 			require.NoError(t, busy.Synchronize())
 			require.NoError(t, closing[0](), "the driver frees pinned memory when the device is idle")
 			runs(t, p, s)
-			require.NoError(t, b.dev().Synchronize())
+			require.NoError(t, b.Device().Synchronize())
 		})
 
-		rule(t, "23 freeing memory that waits for the device disturbs no capture: "+name, 1, func(t *testing.T, b *backend) {
-			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			closing := doomed(t, b.dev())
+		testgpu.Rule(t, "23 freeing memory that waits for the device disturbs no capture: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			s, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
+			closing := doomed(t, b.Device())
 			err := capture(s, func() error {
 				var wg sync.WaitGroup
 				for range 10 {
 					wg.Go(func() {
-						buf, err := cuda.Alloc[uint32](b.dev(), 1000)
+						buf, err := cuda.Alloc[uint32](b.Device(), 1000)
 						if err := errors.Join(err, buf.Close()); err != nil {
 							t.Error(err)
 						}
@@ -80,7 +82,7 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				p.enqueue(t, s)
+				p.Enqueue(t, s)
 				return nil
 			})
 			require.NoError(t, err)
@@ -90,12 +92,12 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 }
 
 // runs fails the test unless what is enqueued on s is done, now that no capture goes on.
-func runs(t testing.TB, p *pipe, s *cuda.Stream) {
+func runs(t testing.TB, p *testgpu.Pipe, s *cuda.Stream) {
 	t.Helper()
-	p.set(3)
-	p.enqueue(t, s)
+	p.Set(3)
+	p.Enqueue(t, s)
 	require.NoError(t, s.Synchronize())
-	p.require(t, 3)
+	p.Require(t, 3)
 }
 
 // doomed makes one of everything that can be closed, and returns the closing of
@@ -125,15 +127,15 @@ func doomed(t testing.TB, d *cuda.Device) (closing []func() error) {
 
 // The garbage collector's closing ends no capture either.
 func TestCollectionEndsNoCapture(t *testing.T) {
-	for name, capture := range captureWays() {
+	for name, capture := range testgpu.CaptureWays() {
 		t.Run(name, func(t *testing.T) {
-			_, d := simulatedDevice(t, nil)
-			s, p := newStream(t, d, nil), newPipe(t, d)
+			_, d := testgpu.SimulatedDevice(t, nil)
+			s, p := testgpu.NewStream(t, d, nil), testgpu.NewPipe(t, d)
 			pinned := doomed(t, d)[0] // which is never collected
 			require.NoError(t, capture(s, func() error {
-				eventually(t, func() bool { return d.Driver().Stats().Forgotten == 6 })
-				eventually(t, func() bool { return d.Driver().Stats().Graphs == 0 })
-				p.enqueue(t, s)
+				testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Forgotten == 6 })
+				testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Graphs == 0 })
+				p.Enqueue(t, s)
 				return nil
 			}))
 			runs(t, p, s)
@@ -145,7 +147,7 @@ func TestCollectionEndsNoCapture(t *testing.T) {
 // The driver gets the mode, and is not asked what might end the capture.
 func TestCaptureAtTheDriver(t *testing.T) {
 	var got driver.CaptureMode
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.StreamBeginCapture = func(s driver.Stream, mode driver.CaptureMode) driver.Result {
 			got = mode
@@ -156,7 +158,7 @@ func TestCaptureAtTheDriver(t *testing.T) {
 			return 0, driver.ErrorUnknown
 		}
 	})
-	s, e := newStream(t, d, nil), newEvent(t, timed())
+	s, e := testgpu.NewStream(t, d, nil), testgpu.NewEvent(t, testgpu.Timed())
 	g, err := s.Capture(func() error {
 		require.NoError(t, e.Record(s))
 		_, err := e.ElapsedTime(e)
@@ -171,7 +173,7 @@ func TestCaptureAtTheDriver(t *testing.T) {
 // Captures, records, waits and closing on many goroutines: no capture ends that
 // nobody ended.
 func TestCapturesRace(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	before := runtime.NumGoroutine()
 	var closing []func() error
 	for range 50 {
@@ -179,11 +181,11 @@ func TestCapturesRace(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 3 {
-		s, p, e := newStream(t, d, nil), newPipe(t, d), newEvent(t, nil)
+		s, p, e := testgpu.NewStream(t, d, nil), testgpu.NewPipe(t, d), testgpu.NewEvent(t, nil)
 		wg.Go(func() {
 			for range 100 {
 				g, err := s.Capture(func() error {
-					return errors.Join(e.Record(s), cuda.Copy(s, p.buf, p.in))
+					return errors.Join(e.Record(s), cuda.Copy(s, p.Buf, p.In))
 				})
 				if err != nil {
 					t.Error(err)
@@ -203,5 +205,5 @@ func TestCapturesRace(t *testing.T) {
 	}
 	wg.Wait()
 	// Pinned memory is freed, and waits end, a moment later.
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before })
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Another library captures a stream that the library uses, by its handle. What the library
@@ -24,32 +25,32 @@ func TestCapturesOfAStreamsHandle(t *testing.T) {
 		}
 	}
 
-	rule(t, "35 memory that the captured stream used is closed", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
-		buf, out := filled(t, home, 1), allocHost[uint32](t, d, lifeSize)
+	testgpu.Rule(t, "35 memory that the captured stream used is closed", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		buf, out := testgpu.Filled(t, home, 1), testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 		require.NoError(t, user.WaitStream(home))
-		release := hold(t, user)
+		release := testgpu.Hold(t, user)
 		require.NoError(t, cuda.Copy(user, out, buf))
 		end := begin(t, user)
-		again := closeAndAskAgain(t, home, buf)
-		time.Sleep(soon) // it is tried again
+		again := testgpu.CloseAndAllocate(t, home, buf)
+		time.Sleep(testgpu.Soon) // it is tried again
 		end()
 		release()
 		require.NoError(t, user.Synchronize())
-		all(t, 1, out.Slice())
-		holds(t, home, again, 2)
+		testgpu.RequireAll(t, 1, out.Slice())
+		testgpu.RequireFilled(t, home, again, 2)
 	})
 
 	t.Run("a device is waited for, and its pool trimmed", func(t *testing.T) {
 		for _, version := range []int{12020, 13000} {
-			_, b := simulatedDevices(t, cudatest.Config{DriverVersion: version}, nil)
-			s := newStream(t, b.dev(), nil)
-			pool, err := b.dev().MemoryPool()
+			_, b := testgpu.Simulated(t, cudatest.Config{DriverVersion: version}, nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
+			pool, err := b.Device().MemoryPool()
 			require.NoError(t, err)
 			if version < 12050 { // cuCtxRecordEvent itself would end it
 				end := begin(t, s)
-				require.ErrorIs(t, b.dev().Synchronize(), cuda.ErrCapturing)
+				require.ErrorIs(t, b.Device().Synchronize(), cuda.ErrCapturing)
 				end()
 			}
 			end := begin(t, s)

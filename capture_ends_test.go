@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // ends are what the cases below work with.
@@ -21,9 +22,9 @@ type ends struct {
 }
 
 func newEnds(t *testing.T, d *cuda.Device) *ends {
-	v := &ends{s: newStream(t, d, nil), other: newStream(t, d, nil), e: newEvent(t, nil), called: make(chan error, 10)}
-	v.external = newEvent(t, external())
-	v.buf, v.to = alloc[uint32](t, d, 16), alloc[uint32](t, d, 16)
+	v := &ends{s: testgpu.NewStream(t, d, nil), other: testgpu.NewStream(t, d, nil), e: testgpu.NewEvent(t, nil), called: make(chan error, 10)}
+	v.external = testgpu.NewEvent(t, testgpu.External())
+	v.buf, v.to = testgpu.Alloc[uint32](t, d, 16), testgpu.Alloc[uint32](t, d, 16)
 	require.NoError(t, v.e.Record(v.other))
 	require.NoError(t, v.s.WaitStream(v.other)) // so that the spare events are there
 	require.NoError(t, v.other.WaitStream(v.s))
@@ -58,35 +59,25 @@ var endsCases = map[string]struct {
 
 // heldIn is b with a table in which the next call of each function can be held, on its way
 // to the driver or back.
-func heldIn(t *testing.T, b *backend) (own *backend, to, back map[string]*amid) {
-	to, back = map[string]*amid{}, map[string]*amid{}
-	own, _ = counted(t, b, func(api *driver.API) {
+func heldIn(t *testing.T, b *testgpu.Backend) (own *testgpu.Backend, to, back map[string]*testgpu.Hook) {
+	to, back = map[string]*testgpu.Hook{}, map[string]*testgpu.Hook{}
+	own, _ = testgpu.Counted(t, b, func(api *driver.API) {
 		table := reflect.ValueOf(api).Elem()
 		api.Fused = nil
 		for _, name := range []string{"MemsetD32Async", "MemcpyAsync", "LaunchHostFunc", "EventRecord", "EventRecordWithFlags",
 			"StreamWaitEvent", "StreamQuery", "MemAllocFromPoolAsync"} {
 			f := table.FieldByName(name)
-			bare, going, coming := reflect.ValueOf(f.Interface()), new(amid), new(amid)
+			bare, going, coming := reflect.ValueOf(f.Interface()), new(testgpu.Hook), new(testgpu.Hook)
 			to[name], back[name] = going, coming
 			f.Set(reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
-				going.run()
+				going.Run()
 				results := bare.Call(args)
-				coming.run()
+				coming.Run()
 				return results
 			}))
 		}
 	})
 	return own, to, back
-}
-
-// holdNext holds the next call. in receives when it is there.
-func (a *amid) holdNext() (in <-chan struct{}, leave func()) {
-	arrived, goOn := make(chan struct{}), make(chan struct{})
-	a.next(func() {
-		close(arrived)
-		<-goOn
-	})
-	return arrived, func() { close(goOn) }
 }
 
 // A capture begins when the calls on its stream are over that others have begun. They are
@@ -96,18 +87,18 @@ func TestCallsUnderWayWhenACaptureBegins(t *testing.T) {
 		if c.function == "" {
 			continue
 		}
-		rule(t, "34 under way when a capture begins: "+name, 1, func(t *testing.T, b *backend) {
+		testgpu.Rule(t, "34 under way when a capture begins: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			b, to, _ := heldIn(t, b)
-			v := newEnds(t, b.dev())
+			v := newEnds(t, b.Device())
 			if name == "Synchronize" { // else it would just ask whether the stream is idle
-				defer block(t, v.s)()
+				defer testgpu.Hold(t, v.s)()
 			}
-			in, leave := to[c.function].holdNext()
-			call := started(func() error { return c.call(v) })
+			in, leave := to[c.function].HoldNext()
+			call := testgpu.Go(func() error { return c.call(v) })
 			<-in
 			begun := make(chan struct{})
 			var nodes int
-			captured := started(func() error {
+			captured := testgpu.Go(func() error {
 				g, err := v.s.Capture(func() error {
 					close(begun)
 					return cuda.Fill(v.s, v.buf, 2)
@@ -120,19 +111,19 @@ func TestCallsUnderWayWhenACaptureBegins(t *testing.T) {
 				}
 				return g.Close()
 			})
-			time.Sleep(soon)
+			time.Sleep(testgpu.Soon)
 			select {
 			case <-begun:
 				t.Error("the capture has begun while a call was in the driver")
 			default:
 			}
 			leave()
-			require.NoError(t, told(t, captured))
+			require.NoError(t, testgpu.Receive(t, captured))
 			require.Equal(t, 1, nodes)
 			if name == "Synchronize" {
 				return // it goes on
 			}
-			require.NoError(t, told(t, call))
+			require.NoError(t, testgpu.Receive(t, call))
 			capturing, err := v.other.IsCapturing()
 			require.NoError(t, err)
 			require.False(t, capturing)
@@ -140,7 +131,7 @@ func TestCallsUnderWayWhenACaptureBegins(t *testing.T) {
 				require.NoError(t, s.Synchronize())
 			}
 			if name == "host func" {
-				require.NoError(t, told(t, v.called))
+				require.NoError(t, testgpu.Receive(t, v.called))
 			}
 		})
 	}
@@ -153,9 +144,9 @@ func TestCallsUnderWayWhenACaptureEnds(t *testing.T) {
 		if c.inside == "" {
 			continue
 		}
-		rule(t, "34 under way when a capture ends: "+name, 1, func(t *testing.T, b *backend) {
+		testgpu.Rule(t, "34 under way when a capture ends: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			b, _, back := heldIn(t, b)
-			v := newEnds(t, b.dev())
+			v := newEnds(t, b.Device())
 			var leave func()
 			var call <-chan error
 			captured := make(chan error, 1)
@@ -165,8 +156,8 @@ func TestCallsUnderWayWhenACaptureEnds(t *testing.T) {
 				var err error
 				g, err = v.s.Capture(func() error {
 					var in <-chan struct{}
-					in, leave = back[c.inside].holdNext()
-					call = started(func() error { return c.call(v) })
+					in, leave = back[c.inside].HoldNext()
+					call = testgpu.Go(func() error { return c.call(v) })
 					<-in
 					close(inside)
 					return nil
@@ -174,11 +165,11 @@ func TestCallsUnderWayWhenACaptureEnds(t *testing.T) {
 				captured <- err
 			}()
 			<-inside
-			time.Sleep(soon)
+			time.Sleep(testgpu.Soon)
 			require.Empty(t, captured, "the capture has ended while a call was in the driver")
 			leave()
-			require.NoError(t, told(t, captured))
-			require.NoError(t, told(t, call))
+			require.NoError(t, testgpu.Receive(t, captured))
+			require.NoError(t, testgpu.Receive(t, call))
 			nodes, err := g.Nodes()
 			require.NoError(t, err)
 			require.Equal(t, 1, nodes)
@@ -188,15 +179,15 @@ func TestCallsUnderWayWhenACaptureEnds(t *testing.T) {
 			require.NoError(t, v.external.Close())
 			require.NoError(t, v.buf.Close())
 			require.NoError(t, v.to.Close())
-			require.Equal(t, map[string]int{"Fill": 1, "Copy": 2}[name], b.drv.Stats().Buffers, "that the graph keeps")
+			require.Equal(t, map[string]int{"Fill": 1, "Copy": 2}[name], b.Driver.Stats().Buffers, "that the graph keeps")
 			require.Empty(t, v.called)
 			for range 2 {
 				require.NoError(t, x.Launch(v.s))
 				require.NoError(t, v.s.Synchronize())
 			}
 			if name == "host func" {
-				require.NoError(t, told(t, v.called))
-				require.NoError(t, told(t, v.called))
+				require.NoError(t, testgpu.Receive(t, v.called))
+				require.NoError(t, testgpu.Receive(t, v.called))
 			}
 			require.Empty(t, v.called)
 			require.NoError(t, x.Close())

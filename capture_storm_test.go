@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // stormTime is how long storms go on: half a second, or the seconds in the environment.
@@ -28,13 +29,13 @@ func stormTime() time.Duration {
 // Goroutines record, wait, query, copy, launch, close and capture at random, on streams and
 // events that they share. Nothing crashes, leaks or is lost.
 func TestCapturesOnSharedStreams(t *testing.T) {
-	rule(t, "34 everything on captured streams at once", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "34 everything on captured streams at once", 1, func(t *testing.T, b *testgpu.Backend) {
 		const workers, size = 16, 256
-		d := b.dev()
-		spin := kernel(t, ours(t, d), "purecuda_spin")
+		d := b.Device()
+		spin := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin")
 		var streams [6]*cuda.Stream
 		for i := range streams {
-			streams[i] = newStream(t, d, &cuda.StreamOptions{SyncWithDefault: i == 5})
+			streams[i] = testgpu.NewStream(t, d, &cuda.StreamOptions{SyncWithDefault: i == 5})
 		}
 		var events [8]atomic.Pointer[cuda.Event]
 		for i := range events {
@@ -53,9 +54,9 @@ func TestCapturesOnSharedStreams(t *testing.T) {
 		var all sync.WaitGroup
 		var captures, checked atomic.Int64
 		for w := range workers {
-			own := newStream(t, d, nil) // on which nobody else works
-			in, out := allocHost[uint32](t, d, size), allocHost[uint32](t, d, size)
-			shared, sink := alloc[uint32](t, d, size), alloc[uint32](t, d, size)
+			own := testgpu.NewStream(t, d, nil) // on which nobody else works
+			in, out := testgpu.AllocHost[uint32](t, d, size), testgpu.AllocHost[uint32](t, d, size)
+			shared, sink := testgpu.Alloc[uint32](t, d, size), testgpu.Alloc[uint32](t, d, size)
 			all.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(w), 1))
 				for n := uint32(1); time.Now().Before(deadline) && !t.Failed(); n++ {
@@ -72,7 +73,7 @@ func TestCapturesOnSharedStreams(t *testing.T) {
 						_, err = s.Query()
 						fine("stream query", err)
 					case 5:
-						ctx, cancel := context.WithTimeout(ctxBackground, time.Duration(r.IntN(100))*time.Microsecond)
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 						fine("synchronize", e.SynchronizeContext(ctx))
 						fine("stream synchronize", s.SynchronizeContext(ctx))
 						cancel()

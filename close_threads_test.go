@@ -12,14 +12,15 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // slowFrees is a device, without the simulation's clock, whose MemFree does not return
 // until release is called, as on a device that is busy.
-func slowFrees(t *testing.T) (b *backend, inside *atomic.Int32, most *atomic.Int32, hold func() (release func())) {
+func slowFrees(t *testing.T) (b *testgpu.Backend, inside *atomic.Int32, most *atomic.Int32, hold func() (release func())) {
 	inside, most = new(atomic.Int32), new(atomic.Int32)
 	var gate atomic.Pointer[chan struct{}]
-	_, b = simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+	_, b = testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 		api.Sleep = nil
 		bare := api.MemFree
 		api.MemFree = func(p driver.DevicePtr) driver.Result {
@@ -47,12 +48,12 @@ func TestManyWhoCloseHoldFewThreads(t *testing.T) {
 	b, inside, most, hold := slowFrees(t)
 	var all []*cuda.Buffer[byte]
 	for range n {
-		buf, err := cuda.Alloc[byte](b.dev(), 16)
+		buf, err := cuda.Alloc[byte](b.Device(), 16)
 		require.NoError(t, err)
 		all = append(all, buf)
 	}
 	release := hold()
-	releasedAtEnd(t, release)
+	testgpu.ReleaseAtEnd(t, release)
 	var entered atomic.Int32
 	var closing sync.WaitGroup
 	for _, buf := range all {
@@ -63,10 +64,10 @@ func TestManyWhoCloseHoldFewThreads(t *testing.T) {
 			}
 		})
 	}
-	becomes(t, func() bool { return entered.Load() == n && inside.Load() == 1 })
+	testgpu.WaitUntil(t, func() bool { return entered.Load() == n && inside.Load() == 1 })
 	runtime.Gosched()
 	release()
-	returns(t, closing.Wait)
+	testgpu.Returns(t, closing.Wait)
 	require.EqualValues(t, 1, most.Load())
 }
 
@@ -74,21 +75,21 @@ func TestManyWhoCloseHoldFewThreads(t *testing.T) {
 // not the context of a wait for the device.
 func TestWhoClosesHoldsUpNobody(t *testing.T) {
 	b, inside, _, hold := slowFrees(t)
-	s := newStream(t, b.dev(), nil)
-	buf, err := cuda.Alloc[byte](b.dev(), 16)
+	s := testgpu.NewStream(t, b.Device(), nil)
+	buf, err := cuda.Alloc[byte](b.Device(), 16)
 	require.NoError(t, err)
 	pooled, err := cuda.AllocAsync[byte](s, 16)
 	require.NoError(t, err)
 	release := hold()
-	releasedAtEnd(t, release)
-	closing := started(buf.Close)
-	becomes(t, func() bool { return inside.Load() == 1 })
+	testgpu.ReleaseAtEnd(t, release)
+	closing := testgpu.Go(buf.Close)
+	testgpu.WaitUntil(t, func() bool { return inside.Load() == 1 })
 
 	require.NoError(t, cuda.Fill(s, pooled, 1))
 	require.NoError(t, pooled.Close()) // so that a wait for s makes a call of its own
-	require.NoError(t, told(t, started(s.Synchronize)))
-	require.NoError(t, told(t, started(b.dev().Synchronize)))
-	require.NoError(t, told(t, b.dev().Done()))
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(s.Synchronize)))
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(b.Device().Synchronize)))
+	require.NoError(t, testgpu.Receive(t, b.Device().Done()))
 	g, err := s.Capture(func() error { return nil })
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
@@ -99,5 +100,5 @@ func TestWhoClosesHoldsUpNobody(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	require.EqualValues(t, 1, inside.Load())
 	release()
-	require.NoError(t, told(t, closing))
+	require.NoError(t, testgpu.Receive(t, closing))
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/driver/drivertest"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // The real driver is held to the rules of the table that the simulated GPU
 // keeps; package drivertest tries the simulated GPU itself.
 func TestConformance(t *testing.T) {
-	api := realDriver(t).API()
+	api := testgpu.RealDriver(t).API()
 	drivertest.Run(t, func(testing.TB) *driver.API { return api })
 }
 
@@ -32,10 +33,10 @@ func TestTableOfAFailedDevice(t *testing.T) {
 }
 
 func TestTableOfAFailedDeviceReal(t *testing.T) {
-	inAnotherProcess(t, "TestTableOfAFailedDeviceChild")
+	testgpu.InAnotherProcess(t, "TestTableOfAFailedDeviceChild")
 }
 
-func TestTableOfAFailedDeviceChild(t *testing.T) { trapped(t, failedTable) }
+func TestTableOfAFailedDeviceChild(t *testing.T) { testgpu.Trapped(t, failedTable) }
 
 func failedTable(t *testing.T, d *cuda.Device, fail func(*cuda.Stream)) {
 	d.Driver().OnCleanupError(func(error) {})
@@ -48,7 +49,7 @@ func failedTable(t *testing.T, d *cuda.Device, fail func(*cuda.Stream)) {
 	captured, err := d.NewStream(nil)
 	require.NoError(t, err)
 	var m driver.Module
-	require.Equal(t, driver.Success, inContext(d, func() (r driver.Result) {
+	require.Equal(t, driver.Success, testgpu.InContext(d, func() (r driver.Result) {
 		image := append([]byte(kernels.PTX), 0)
 		m, r = api.ModuleLoadDataEx(unsafe.Pointer(unsafe.SliceData(image)), 0, nil, nil)
 		return r

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestCurrentStreamRules(t *testing.T) {
-	rule(t, "25 a context carries the stream, nested and back", 2, func(t *testing.T, b *backend) {
-		d0, d1 := b.devices[0], b.devices[1]
-		s0, s1, inner := newStream(t, d0, nil), newStream(t, d1, nil), newStream(t, d0, nil)
+	testgpu.Rule(t, "25 a context carries the stream, nested and back", 2, func(t *testing.T, b *testgpu.Backend) {
+		d0, d1 := b.Devices[0], b.Devices[1]
+		s0, s1, inner := testgpu.NewStream(t, d0, nil), testgpu.NewStream(t, d1, nil), testgpu.NewStream(t, d0, nil)
 		current := func(ctx context.Context) (*cuda.Device, *cuda.Stream, *cuda.Stream) {
 			d, err := cuda.CurrentDevice(ctx)
 			require.NoError(t, err)
@@ -48,15 +49,15 @@ func TestCurrentStreamRules(t *testing.T) {
 		require.ErrorIs(t, cuda.WithStream(under, s1).Err(), context.Canceled)
 	})
 
-	rule(t, "25 two goroutines never see each other's choice", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "25 two goroutines never see each other's choice", 1, func(t *testing.T, b *testgpu.Backend) {
 		ctx := t.Context()
 		var wg sync.WaitGroup
 		for range 8 {
-			s := newStream(t, b.dev(), nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			wg.Go(func() {
 				for range 1000 {
 					mine := cuda.WithStream(ctx, s)
-					if b.dev().CurrentStream(mine) != s || b.dev().CurrentStream(ctx) != b.dev().DefaultStream() {
+					if b.Device().CurrentStream(mine) != s || b.Device().CurrentStream(ctx) != b.Device().DefaultStream() {
 						t.Error("another goroutine's stream")
 						return
 					}
@@ -66,27 +67,27 @@ func TestCurrentStreamRules(t *testing.T) {
 		wg.Wait()
 	})
 
-	rule(t, "25 nesting deeply does not slow the innermost level", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
+	testgpu.Rule(t, "25 nesting deeply does not slow the innermost level", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
 		ctx := t.Context()
 		for range 10000 {
 			ctx = cuda.WithStream(ctx, s)
 		}
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			if b.dev().CurrentStream(ctx) != s {
+			if b.Device().CurrentStream(ctx) != s {
 				t.Error("wrong stream")
 			}
 		}))
 	})
 
-	rule(t, "26 the default stream is current, and indexes are checked", 1, func(t *testing.T, b *backend) {
-		require.Same(t, b.dev().DefaultStream(), b.dev().CurrentStream(t.Context()))
-		for _, index := range []int{-1, b.drv.DeviceCount()} {
-			_, err := b.drv.OpenDevice(index)
+	testgpu.Rule(t, "26 the default stream is current, and indexes are checked", 1, func(t *testing.T, b *testgpu.Backend) {
+		require.Same(t, b.Device().DefaultStream(), b.Device().CurrentStream(t.Context()))
+		for _, index := range []int{-1, b.Driver.DeviceCount()} {
+			_, err := b.Driver.OpenDevice(index)
 			require.ErrorIs(t, err, cuda.ErrInvalid)
 			require.ErrorContains(t, err, "devices are 0 to")
 		}
-		s := newStream(t, b.dev(), nil)
+		s := testgpu.NewStream(t, b.Device(), nil)
 		got, err := cuda.CurrentStream(cuda.WithStream(t.Context(), s))
 		require.NoError(t, err)
 		require.Same(t, s, got)

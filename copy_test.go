@@ -10,14 +10,15 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestCopy(t *testing.T) {
-	rule(t, "01 copies in each direction keep every byte", 1, func(t *testing.T, b *backend) {
-		for _, s := range []*cuda.Stream{newStream(t, b.dev(), nil), b.dev().DefaultStream()} {
+	testgpu.Rule(t, "01 copies in each direction keep every byte", 1, func(t *testing.T, b *testgpu.Backend) {
+		for _, s := range []*cuda.Stream{testgpu.NewStream(t, b.Device(), nil), b.Device().DefaultStream()} {
 			n := 1<<16 + 3
-			in, out := allocHost[int32](t, b.dev(), n), allocHost[int32](t, b.dev(), n)
-			one, two := alloc[int32](t, b.dev(), n), allocAsync[int32](t, s, n)
+			in, out := testgpu.AllocHost[int32](t, b.Device(), n), testgpu.AllocHost[int32](t, b.Device(), n)
+			one, two := testgpu.Alloc[int32](t, b.Device(), n), testgpu.AllocAsync[int32](t, s, n)
 			for i := range in.Slice() {
 				in.Slice()[i] = rand.Int32()
 			}
@@ -26,44 +27,44 @@ func TestCopy(t *testing.T) {
 			require.NoError(t, cuda.Copy(s, out, two))
 			require.NoError(t, s.Synchronize())
 			require.Equal(t, in.Slice(), out.Slice())
-			spare := allocHost[int32](t, b.dev(), n)
+			spare := testgpu.AllocHost[int32](t, b.Device(), n)
 			require.NoError(t, cuda.Copy(s, spare, in))
 			require.NoError(t, s.Synchronize())
 			require.Equal(t, in.Slice(), spare.Slice())
 		}
 	})
 
-	rule(t, "01 fill sets elements of every size", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		fills(t, b.dev(), s, uint8(200))
-		fills(t, b.dev(), s, int16(-2))
-		fills(t, b.dev(), s, uint16(0x1234))
-		fills(t, b.dev(), s, float32(1.5))
-		fills(t, b.dev(), s, float64(0))
-		fills(t, b.dev(), s, int64(-1))
-		fills(t, b.dev(), s, uint64(0x1234567812345678))
-		fills(t, b.dev(), s, complex(float32(2), float32(2)))
-		fills(t, b.dev(), s, complex128(0))
-		wide, pairs := alloc[float64](t, b.dev(), 8), alloc[complex128](t, b.dev(), 8)
+	testgpu.Rule(t, "01 fill sets elements of every size", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		fills(t, b.Device(), s, uint8(200))
+		fills(t, b.Device(), s, int16(-2))
+		fills(t, b.Device(), s, uint16(0x1234))
+		fills(t, b.Device(), s, float32(1.5))
+		fills(t, b.Device(), s, float64(0))
+		fills(t, b.Device(), s, int64(-1))
+		fills(t, b.Device(), s, uint64(0x1234567812345678))
+		fills(t, b.Device(), s, complex(float32(2), float32(2)))
+		fills(t, b.Device(), s, complex128(0))
+		wide, pairs := testgpu.Alloc[float64](t, b.Device(), 8), testgpu.Alloc[complex128](t, b.Device(), 8)
 		require.ErrorIs(t, cuda.Fill(s, wide, 1), errors.ErrUnsupported)
 		require.ErrorIs(t, cuda.Fill(s, pairs, complex(0, 1)), errors.ErrUnsupported)
 	})
 
-	rule(t, "01 rectangles", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
+	testgpu.Rule(t, "01 rectangles", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
 		const columns, rows = 7, 5
-		in, out := allocHost[uint16](t, d, columns*rows), allocHost[uint16](t, d, columns*rows)
+		in, out := testgpu.AllocHost[uint16](t, d, columns*rows), testgpu.AllocHost[uint16](t, d, columns*rows)
 		for i := range in.Slice() {
 			in.Slice()[i] = uint16(i)
 		}
-		tile := alloc[uint16](t, d, 3*2) // the middle of the matrix, row 2 and 3, column 1 to 3
-		onDevice := allocAsync[uint16](t, s, columns*rows)
+		tile := testgpu.Alloc[uint16](t, d, 3*2) // the middle of the matrix, row 2 and 3, column 1 to 3
+		onDevice := testgpu.AllocAsync[uint16](t, s, columns*rows)
 		from, err := in.Range(2*columns+1, columns*rows)
 		require.NoError(t, err)
 		require.NoError(t, cuda.Copy2D(s, tile, 3, from, columns, 3, 2))
 		require.NoError(t, cuda.Fill(s, onDevice, 99))
-		require.NoError(t, cuda.Copy2D(s, mustRange(t, onDevice, 2*columns+1, columns*rows), columns, tile, 3, 3, 2))
+		require.NoError(t, cuda.Copy2D(s, testgpu.Range(t, onDevice, 2*columns+1, columns*rows), columns, tile, 3, 3, 2))
 		require.NoError(t, cuda.Copy(s, out, onDevice))
 		require.NoError(t, s.Synchronize())
 		for i, v := range out.Slice() {
@@ -108,34 +109,34 @@ func TestCopy(t *testing.T) {
 		require.ErrorIs(t, cuda.Copy2D(s, tile, 3, onDevice, 7, 3, 2), cuda.ErrClosed)
 	})
 
-	rule(t, "29 rectangles are uses", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
-		out := allocHost[uint32](t, d, lifeSize)
-		buf := filled(t, home, 1)
+	testgpu.Rule(t, "29 rectangles are uses", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		out := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
+		buf := testgpu.Filled(t, home, 1)
 		require.NoError(t, user.WaitStream(home))
-		release := hold(t, user)
-		require.NoError(t, cuda.Copy2D(user, out, 256, buf, 256, 256, lifeSize/256))
-		again := closeAndAskAgain(t, home, buf)
+		release := testgpu.Hold(t, user)
+		require.NoError(t, cuda.Copy2D(user, out, 256, buf, 256, 256, testgpu.FilledSize/256))
+		again := testgpu.CloseAndAllocate(t, home, buf)
 		release()
 		require.NoError(t, user.Synchronize())
-		all(t, 1, out.Slice())
-		holds(t, home, again, 2)
+		testgpu.RequireAll(t, 1, out.Slice())
+		testgpu.RequireFilled(t, home, again, 2)
 
 		require.NoError(t, user.WaitStream(home))
-		release = hold(t, user)
-		require.NoError(t, cuda.Copy2D(user, again, 256, out, 256, 256, lifeSize/256))
-		again = closeAndAskAgain(t, home, again)
+		release = testgpu.Hold(t, user)
+		require.NoError(t, cuda.Copy2D(user, again, 256, out, 256, 256, testgpu.FilledSize/256))
+		again = testgpu.CloseAndAllocate(t, home, again)
 		release()
 		require.NoError(t, user.Synchronize())
-		holds(t, home, again, 2)
+		testgpu.RequireFilled(t, home, again, 2)
 	})
 
-	rule(t, "24 closed and mismatched memory is refused", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		buf, err := cuda.Alloc[uint8](b.dev(), 16)
+	testgpu.Rule(t, "24 closed and mismatched memory is refused", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		buf, err := cuda.Alloc[uint8](b.Device(), 16)
 		require.NoError(t, err)
-		host, err := cuda.AllocHost[uint8](b.dev(), 17, nil)
+		host, err := cuda.AllocHost[uint8](b.Device(), 17, nil)
 		require.NoError(t, err)
 		err = cuda.Copy(s, buf, host)
 		require.ErrorIs(t, err, cuda.ErrInvalid)
@@ -145,11 +146,11 @@ func TestCopy(t *testing.T) {
 		require.ErrorIs(t, cuda.Copy(nil, buf, buf), cuda.ErrInvalid)
 		require.ErrorIs(t, cuda.Copy(s, buf, (*cuda.HostBuffer[uint8])(nil)), cuda.ErrInvalid)
 		require.ErrorIs(t, cuda.Fill(s, (*cuda.Buffer[uint8])(nil), 0), cuda.ErrInvalid)
-		_, other := simulatedDevice(t, nil)
-		require.ErrorIs(t, cuda.Copy(newStream(t, other, nil), buf, buf), cuda.ErrDeviceMismatch)
-		require.ErrorIs(t, cuda.Fill(newStream(t, other, nil), buf, 1), cuda.ErrDeviceMismatch)
-		require.ErrorIs(t, cuda.Copy2D(newStream(t, other, nil), buf, 1, buf, 1, 1, 1), cuda.ErrDeviceMismatch)
-		require.ErrorIs(t, buf.RecordStream(newStream(t, other, nil)), cuda.ErrDeviceMismatch)
+		_, other := testgpu.SimulatedDevice(t, nil)
+		require.ErrorIs(t, cuda.Copy(testgpu.NewStream(t, other, nil), buf, buf), cuda.ErrDeviceMismatch)
+		require.ErrorIs(t, cuda.Fill(testgpu.NewStream(t, other, nil), buf, 1), cuda.ErrDeviceMismatch)
+		require.ErrorIs(t, cuda.Copy2D(testgpu.NewStream(t, other, nil), buf, 1, buf, 1, 1, 1), cuda.ErrDeviceMismatch)
+		require.ErrorIs(t, buf.RecordStream(testgpu.NewStream(t, other, nil)), cuda.ErrDeviceMismatch)
 		for range 2 {
 			require.NoError(t, buf.Close())
 			require.NoError(t, host.Close())
@@ -157,10 +158,10 @@ func TestCopy(t *testing.T) {
 		require.ErrorIs(t, cuda.Fill(s, buf, 0), cuda.ErrClosed)
 		require.ErrorIs(t, cuda.Copy(s, buf, buf), cuda.ErrClosed)
 		for _, n := range []int{0, -1, math.MaxInt} {
-			_, err := cuda.Alloc[uint32](b.dev(), n)
+			_, err := cuda.Alloc[uint32](b.Device(), n)
 			require.ErrorIs(t, err, cuda.ErrInvalid)
 		}
-		_, err = cuda.Alloc[uint8](b.dev(), math.MaxInt/2)
+		_, err = cuda.Alloc[uint8](b.Device(), math.MaxInt/2)
 		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
 	})
 }
@@ -169,11 +170,11 @@ func TestCopy(t *testing.T) {
 func fills[T cuda.Element](t *testing.T, d *cuda.Device, s *cuda.Stream, v T) {
 	t.Helper()
 	n := 1001
-	buf, out := alloc[T](t, d, n), allocHost[T](t, d, n)
+	buf, out := testgpu.Alloc[T](t, d, n), testgpu.AllocHost[T](t, d, n)
 	require.NoError(t, cuda.Fill(s, buf, 0))
-	require.NoError(t, cuda.Fill(s, mustRange(t, buf, 1, n-1), v))
+	require.NoError(t, cuda.Fill(s, testgpu.Range(t, buf, 1, n-1), v))
 	require.NoError(t, cuda.Copy(s, out, buf))
 	require.NoError(t, s.Synchronize())
-	all(t, v, out.Slice()[1:n-1])
-	all(t, 0, []T{out.Slice()[0], out.Slice()[n-1]})
+	testgpu.RequireAll(t, v, out.Slice()[1:n-1])
+	testgpu.RequireAll(t, 0, []T{out.Slice()[0], out.Slice()[n-1]})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // What waits in the library while a stream is held up is asked for by one goroutine, and not
@@ -15,47 +16,47 @@ import (
 func TestWhatIsHeldUpAsksSeldom(t *testing.T) {
 	for name, c := range map[string]struct {
 		config cudatest.Config
-		begin  func(t *testing.T, calls *counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (ended []<-chan error)
+		begin  func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (ended []<-chan error)
 	}{
-		"2000 pinned buffers, closed in flight": {cudatest.Config{}, func(t *testing.T, calls *counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
+		"2000 pinned buffers, closed in flight": {cudatest.Config{}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
 			for range 2000 {
 				h, err := cuda.AllocHost[uint32](s.Device(), 4, nil)
 				require.NoError(t, err)
 				require.NoError(t, cuda.Copy(s, dst, h))
 				require.NoError(t, h.Close())
 			}
-			becomes(t, func() bool { return calls.count("EventRecord") >= 2000 }) // one behind each
+			testgpu.WaitUntil(t, func() bool { return calls.Count("EventRecord") >= 2000 }) // one behind each
 			return nil
 		}},
-		"2000 buffers of a device without pools": {cudatest.Config{NoMemoryPools: true}, func(t *testing.T, calls *counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
-			other := newStream(t, s.Device(), nil)
+		"2000 buffers of a device without pools": {cudatest.Config{NoMemoryPools: true}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
+			other := testgpu.NewStream(t, s.Device(), nil)
 			for range 2000 {
 				b, err := cuda.AllocAsync[uint32](other, 4)
 				require.NoError(t, err)
 				require.NoError(t, cuda.Copy(s, dst, b))
 				require.NoError(t, b.Close())
 			}
-			becomes(t, func() bool { return calls.count("EventRecord") >= 2000 }) // one behind each
+			testgpu.WaitUntil(t, func() bool { return calls.Count("EventRecord") >= 2000 }) // one behind each
 			return nil
 		}},
-		"100 goroutines in CopyFromSlice": {cudatest.Config{}, func(t *testing.T, _ *counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (all []<-chan error) {
+		"100 goroutines in CopyFromSlice": {cudatest.Config{}, func(t *testing.T, _ *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (all []<-chan error) {
 			for range 100 {
-				all = append(all, started(func() error { return cuda.CopyFromSlice(t.Context(), s, dst, make([]uint32, 4)) }))
+				all = append(all, testgpu.Go(func() error { return cuda.CopyFromSlice(t.Context(), s, dst, make([]uint32, 4)) }))
 			}
-			becomes(t, func() bool { return s.Device().Driver().WaitStats().Waiting >= 92 })
+			testgpu.WaitUntil(t, func() bool { return s.Device().Driver().WaitStats().Waiting >= 92 })
 			return all
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gpu, b := simulatedDevices(t, c.config, nil)
-			b, calls := counted(t, b, nil)
-			s, dst := newStream(t, b.dev(), nil), alloc[uint32](t, b.dev(), 4)
+			gpu, b := testgpu.Simulated(t, c.config, nil)
+			b, calls := testgpu.Counted(t, b, nil)
+			s, dst := testgpu.NewStream(t, b.Device(), nil), testgpu.Alloc[uint32](t, b.Device(), 4)
 			release := gpu.Hold(s)
-			releasedAtEnd(t, release)
+			testgpu.ReleaseAtEnd(t, release)
 			ended := c.begin(t, calls, s, dst)
-			time.Sleep(2 * soon) // a young wait is asked for more often
+			time.Sleep(2 * testgpu.Soon) // a young wait is asked for more often
 			const looked = 200 * time.Millisecond
-			made := calls.during(func() { time.Sleep(looked) })
+			made := calls.During(func() { time.Sleep(looked) })
 			sum := 0
 			for _, n := range made {
 				sum += n
@@ -63,7 +64,7 @@ func TestWhatIsHeldUpAsksSeldom(t *testing.T) {
 			require.LessOrEqual(t, sum, 20*int(looked/time.Millisecond), "%v", made)
 			release()
 			for _, e := range ended {
-				require.NoError(t, told(t, e))
+				require.NoError(t, testgpu.Receive(t, e))
 			}
 			require.NoError(t, s.Synchronize())
 		})

@@ -11,27 +11,28 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // However many owners a native event has had since a question began, it is not destroyed
 // before the answer.
 func TestNoQuestionForADestroyedEvent(t *testing.T) {
-	var asking amid
+	var asking testgpu.Hook
 	var destroyed atomic.Bool
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.EventDestroy = func(e driver.Event) driver.Result {
 			destroyed.Store(true)
 			return bare.EventDestroy(e)
 		}
 		api.EventQuery = func(e driver.Event) driver.Result {
-			asking.run()
+			asking.Run()
 			return bare.EventQuery(e)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	e := recorded(t, s, nil)
-	asking.next(func() {
+	asking.Next(func() {
 		require.NoError(t, e.Close())
 		func() {
 			other := recorded(t, s, nil)
@@ -46,21 +47,21 @@ func TestNoQuestionForADestroyedEvent(t *testing.T) {
 	})
 	_, err := e.Query()
 	require.ErrorIs(t, err, cuda.ErrClosed)
-	eventually(t, destroyed.Load)
+	testgpu.CollectUntil(t, destroyed.Load)
 }
 
 // A question that is on its way to the driver when the event becomes part of a capture
 // does not end that.
 func TestQuestionOvertakenByACapture(t *testing.T) {
-	var asking amid
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	var asking testgpu.Hook
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		query := api.EventQuery
 		api.EventQuery = func(e driver.Event) driver.Result {
-			asking.run()
+			asking.Run()
 			return query(e)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	e := recorded(t, s, nil)
 	for _, ask := range []func() error{
 		func() error { _, err := e.Query(); return err },
@@ -69,7 +70,7 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 	} {
 		require.NoError(t, e.Record(s))
 		inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-		asking.next(func() {
+		asking.Next(func() {
 			go func() {
 				g, err := s.Capture(func() error {
 					err := e.Record(s)
@@ -91,7 +92,7 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 // What is too much for the pool goes.
 func TestPoolOfEventsIsBounded(t *testing.T) {
 	_, d, c := countedDevice(t)
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	var all []*cuda.Event
 	for range 4200 {
 		all = append(all, recorded(t, s, nil))
@@ -100,5 +101,5 @@ func TestPoolOfEventsIsBounded(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 	all = nil
-	eventually(t, func() bool { return c.destroyed.Load() == 104 })
+	testgpu.CollectUntil(t, func() bool { return c.destroyed.Load() == 104 })
 }

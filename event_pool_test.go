@@ -10,22 +10,20 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// unpooled returns an event whose native event is destroyed with it.
-func unpooled() *cuda.Event { return cuda.NewEvent(&cuda.EventOptions{Interprocess: true}) }
 
 // eventCounts are of the calls that make and destroy events. Before a function of the
 // table is called, its hook is.
 type eventCounts struct {
 	made, destroyed            atomic.Int32
-	recording, asking, waiting amid
+	recording, asking, waiting testgpu.Hook
 }
 
 // countedDevice opens a simulated device whose events are counted.
 func countedDevice(t *testing.T) (*cudatest.GPU, *cuda.Device, *eventCounts) {
 	var c eventCounts
-	gpu, d := simulatedDevice(t, func(api *driver.API) {
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
 			c.made.Add(1)
@@ -36,19 +34,19 @@ func countedDevice(t *testing.T) (*cudatest.GPU, *cuda.Device, *eventCounts) {
 			return bare.EventDestroy(e)
 		}
 		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-			c.recording.run()
+			c.recording.Run()
 			return bare.EventRecord(e, s)
 		}
 		api.EventQuery = func(e driver.Event) driver.Result {
-			c.asking.run()
+			c.asking.Run()
 			return bare.EventQuery(e)
 		}
 		api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) driver.Result {
-			c.waiting.run()
+			c.waiting.Run()
 			return bare.StreamWaitEvent(s, e, flags)
 		}
 		api.EventElapsedTime = func(start, end driver.Event) (float32, driver.Result) {
-			c.asking.run()
+			c.asking.Run()
 			return bare.EventElapsedTime(start, end)
 		}
 	})
@@ -65,7 +63,7 @@ func recorded(t *testing.T, s *cuda.Stream, opts *cuda.EventOptions) *cuda.Event
 // What is closed is used again, by events of the same kind.
 func TestEventsAreUsedAgain(t *testing.T) {
 	_, d, c := countedDevice(t)
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	for range 100 {
 		e := recorded(t, s, nil)
 		require.Equal(t, 1, d.Driver().Stats().Events)
@@ -82,18 +80,18 @@ func TestEventsAreUsedAgain(t *testing.T) {
 	}
 	before := c.made.Load()
 	for range 3 {
-		e := unpooled()
+		e := testgpu.Unpooled()
 		require.NoError(t, e.Record(s))
 		require.NoError(t, e.Close())
 	}
 	require.Equal(t, before+3, c.made.Load())
-	eventually(t, func() bool { return c.destroyed.Load() == 3 })
+	testgpu.CollectUntil(t, func() bool { return c.destroyed.Load() == 3 })
 }
 
 // One that others know by its handle is not: it is destroyed when nobody uses it.
 func TestEventsThatOthersKnowAreNotUsedAgain(t *testing.T) {
 	_, d, c := countedDevice(t)
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	known := func() driver.Event {
 		e := recorded(t, s, nil)
 		native := e.Handle()
@@ -103,18 +101,18 @@ func TestEventsThatOthersKnowAreNotUsedAgain(t *testing.T) {
 	e := recorded(t, s, nil)
 	defer e.Close()
 	require.NotEqual(t, known, e.Handle())
-	eventually(t, func() bool { return c.destroyed.Load() == 1 })
+	testgpu.CollectUntil(t, func() bool { return c.destroyed.Load() == 1 })
 }
 
 // A call that another goroutine's Close overtakes says so, whatever the next owner of
 // the native event has done with it meanwhile.
 func TestCloseOvertakes(t *testing.T) {
 	for name, test := range map[string]struct {
-		hook func(*eventCounts) *amid
+		hook func(*eventCounts) *testgpu.Hook
 		call func(e, end *cuda.Event) error
 	}{
 		"query": {
-			func(c *eventCounts) *amid { return &c.asking },
+			func(c *eventCounts) *testgpu.Hook { return &c.asking },
 			func(e, _ *cuda.Event) error {
 				done, err := e.Query()
 				if err == nil {
@@ -124,17 +122,17 @@ func TestCloseOvertakes(t *testing.T) {
 			},
 		},
 		"synchronize": {
-			func(c *eventCounts) *amid { return &c.asking },
+			func(c *eventCounts) *testgpu.Hook { return &c.asking },
 			func(e, _ *cuda.Event) error { return e.Synchronize() },
 		},
 		"elapsed time": {
-			func(c *eventCounts) *amid { return &c.asking },
+			func(c *eventCounts) *testgpu.Hook { return &c.asking },
 			func(e, end *cuda.Event) error { _, err := e.ElapsedTime(end); return err },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gpu, d, c := countedDevice(t)
-			busy, idle := newStream(t, d, nil), newStream(t, d, nil)
+			busy, idle := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 			end := recorded(t, idle, &cuda.EventOptions{Timing: true})
 			defer end.Close()
 			release := gpu.Hold(busy)
@@ -146,7 +144,7 @@ func TestCloseOvertakes(t *testing.T) {
 				require.NoError(t, e.Close())
 				next = recorded(t, idle, &cuda.EventOptions{Timing: true}) // which is done
 			}
-			test.hook(c).next(overtake)
+			test.hook(c).Next(overtake)
 			require.ErrorIs(t, test.call(e, end), cuda.ErrClosed)
 			require.Equal(t, made, c.made.Load(), "the event was not used again")
 			require.NoError(t, next.Close())
@@ -158,22 +156,22 @@ func TestCloseOvertakes(t *testing.T) {
 // over.
 func TestCallsHoldTheEvent(t *testing.T) {
 	for name, test := range map[string]struct {
-		hook func(*eventCounts) *amid
+		hook func(*eventCounts) *testgpu.Hook
 		call func(*cuda.Event, *cuda.Stream) error
 	}{
-		"record": {func(c *eventCounts) *amid { return &c.recording }, (*cuda.Event).Record},
-		"wait":   {func(c *eventCounts) *amid { return &c.waiting }, (*cuda.Event).Wait},
+		"record": {func(c *eventCounts) *testgpu.Hook { return &c.recording }, (*cuda.Event).Record},
+		"wait":   {func(c *eventCounts) *testgpu.Hook { return &c.waiting }, (*cuda.Event).Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, d, c := countedDevice(t)
-			s := newStream(t, d, nil)
+			s := testgpu.NewStream(t, d, nil)
 			e := recorded(t, s, nil)
 			var other *cuda.Event
 			overtake := func() {
 				require.NoError(t, e.Close())
 				other = recorded(t, s, nil)
 			}
-			test.hook(c).next(overtake)
+			test.hook(c).Next(overtake)
 			require.ErrorIs(t, test.call(e, s), cuda.ErrClosed)
 			require.EqualValues(t, 2, c.made.Load())
 			require.NoError(t, other.Close())
@@ -191,28 +189,28 @@ func TestCallsHoldTheEvent(t *testing.T) {
 func TestFirstRecordOfUsedEvent(t *testing.T) {
 	for _, answer := range []driver.Result{driver.Success, driver.ErrorInvalidValue} {
 		t.Run(answer.Error(), func(t *testing.T) {
-			var hook amid
+			var hook testgpu.Hook
 			var fails atomic.Bool
 			var made atomic.Int32
-			gpu, d := simulatedDevice(t, func(api *driver.API) {
+			gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 				bare := *api
 				api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
 					made.Add(1)
 					return bare.EventCreate(flags)
 				}
 				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
-					hook.run()
+					hook.Run()
 					if fails.Swap(false) {
 						return answer
 					}
 					return bare.EventRecord(e, s)
 				}
 			})
-			busy, idle := newStream(t, d, nil), newStream(t, d, nil)
+			busy, idle := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 			release := gpu.Hold(busy)
 			defer release()
 			require.NoError(t, recorded(t, busy, nil).Close()) // and is not done
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			unrecorded := func() {
 				done, err := e.Query()
 				require.NoError(t, err)
@@ -224,7 +222,7 @@ func TestFirstRecordOfUsedEvent(t *testing.T) {
 				require.True(t, done)
 				require.Zero(t, e.Handle())
 			}
-			hook.next(unrecorded)
+			hook.Next(unrecorded)
 			fails.Store(answer != driver.Success)
 			if err := e.Record(idle); answer != driver.Success {
 				require.ErrorIs(t, err, answer)
@@ -247,12 +245,12 @@ func TestFirstRecordOfUsedEvent(t *testing.T) {
 // nobody else has them either.
 func TestCapturesTakeUnusedEvents(t *testing.T) {
 	_, d, c := countedDevice(t)
-	s, other := newStream(t, d, nil), newStream(t, d, nil)
+	s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 	require.NoError(t, recorded(t, s, nil).Close())
 	e := recorded(t, s, nil)
 	require.EqualValues(t, 1, c.made.Load())
 	var first, captured *cuda.Event
-	g := capture(t, s, func() {
+	g := testgpu.Capture(t, s, func() {
 		require.NoError(t, e.Record(s))
 		require.EqualValues(t, 2, c.made.Load(), "instead of the one that it had")
 		first = recorded(t, s, nil)

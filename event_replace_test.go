@@ -8,41 +8,42 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // A record that gives the event another native event, because somebody waits for the old
 // one, does not undo the record of another goroutine that comes and goes meanwhile.
 func TestNoRecordIsLostToAnother(t *testing.T) {
-	var behind amid
-	gpu, d := simulatedDevice(t, func(api *driver.API) {
+	var behind testgpu.Hook
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		record := api.EventRecord
 		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 			r := record(e, s)
-			behind.run()
+			behind.Run()
 			return r
 		}
 	})
-	s, held, reader := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
-	b, out := filled(t, s, 1), allocHost[uint32](t, d, 1)
+	s, held, reader := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	b, out := testgpu.Filled(t, s, 1), testgpu.AllocHost[uint32](t, d, 1)
 	require.NoError(t, s.Synchronize())
-	e := newEvent(t, nil)
+	e := testgpu.NewEvent(t, nil)
 	defer gpu.Hold(held)()
 	require.NoError(t, e.Record(held))
-	ctx, cancel := context.WithCancel(ctxBackground)
-	waiting := started(func() error { return e.SynchronizeContext(ctx) })
-	parked(t, d.Driver(), 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	waiting := testgpu.Go(func() error { return e.SynchronizeContext(ctx) })
+	testgpu.Parked(t, d.Driver(), 1)
 	release := func() {}
 	defer func() { release() }()
-	behind.next(func() { // another goroutine, after the driver has recorded for the first
+	behind.Next(func() { // another goroutine, after the driver has recorded for the first
 		cancel()
-		require.ErrorIs(t, told(t, waiting), context.Canceled)
+		require.ErrorIs(t, testgpu.Receive(t, waiting), context.Canceled)
 		release = gpu.Hold(s)
 		require.NoError(t, cuda.Fill(s, b, 2))
 		require.NoError(t, e.Record(s))
-		require.False(t, query(t, e))
+		require.False(t, testgpu.Query(t, e))
 	})
 	require.NoError(t, e.Record(s))
-	require.False(t, query(t, e))
+	require.False(t, testgpu.Query(t, e))
 	require.NoError(t, e.Wait(reader))
 	part, err := b.Range(0, 1)
 	require.NoError(t, err)

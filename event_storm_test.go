@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Events come and go on several goroutines, which see only their own.
 func TestEventsComeAndGo(t *testing.T) {
-	rule(t, "17 events of many goroutines", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
+	testgpu.Rule(t, "17 events of many goroutines", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
 		var all sync.WaitGroup
 		deadline := time.Now().Add(200 * time.Millisecond)
 		for range 8 {
-			s, other := newStream(t, d, nil), newStream(t, d, nil)
+			s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 			all.Go(func() {
 				for time.Now().Before(deadline) {
 					e := cuda.NewEvent(nil)
@@ -54,24 +55,24 @@ func TestEventsComeAndGo(t *testing.T) {
 
 // All that can be done with an event, at once.
 func TestEverythingAtOnce(t *testing.T) {
-	rule(t, "24 everything at once", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
+	testgpu.Rule(t, "24 everything at once", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
 		var streams [4]*cuda.Stream
 		for i := range streams {
-			streams[i] = newStream(t, d, nil)
+			streams[i] = testgpu.NewStream(t, d, nil)
 		}
 		deadline := time.Now().Add(500 * time.Millisecond)
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
 				for time.Now().Before(deadline) {
-					e := cuda.NewEvent(timed())
+					e := cuda.NewEvent(testgpu.Timed())
 					var w sync.WaitGroup
 					for i, s := range streams {
 						w.Go(func() { _ = e.Record(s); _, _ = e.Query(); _ = e.Wait(streams[(i+1)%4]) })
 					}
 					w.Go(func() {
-						ctx, cancel := context.WithTimeout(ctxBackground, 50*time.Millisecond)
+						ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 						defer cancel()
 						_ = e.SynchronizeContext(ctx)
 					})
@@ -97,7 +98,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 		})
 		all.Wait()
-		require.Zero(t, b.drv.Stats().Events)
+		require.Zero(t, b.Driver.Stats().Events)
 		for _, s := range streams {
 			require.NoError(t, s.Synchronize())
 		}
@@ -107,7 +108,7 @@ func TestEverythingAtOnce(t *testing.T) {
 // Events that some wait for while others record them, in captures and outside, and take
 // them away: no capture ends of it.
 func TestCapturesAmidAStorm(t *testing.T) {
-	rule(t, "23 no call for an event ends another's capture", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "23 no call for an event ends another's capture", 1, func(t *testing.T, b *testgpu.Backend) {
 		var events [4]atomic.Pointer[cuda.Event]
 		for i := range events {
 			events[i].Store(cuda.NewEvent(nil))
@@ -123,7 +124,7 @@ func TestCapturesAmidAStorm(t *testing.T) {
 		deadline := time.Now().Add(500 * time.Millisecond)
 		var all sync.WaitGroup
 		for range 6 {
-			s := newStream(t, b.dev(), nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			all.Go(func() {
 				for time.Now().Before(deadline) {
 					i := rand.IntN(len(events))
@@ -134,7 +135,7 @@ func TestCapturesAmidAStorm(t *testing.T) {
 					case 2:
 						fine(e.Synchronize())
 					case 3:
-						ctx, cancel := context.WithTimeout(ctxBackground, time.Duration(rand.IntN(100))*time.Microsecond)
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(100))*time.Microsecond)
 						fine(e.SynchronizeContext(ctx))
 						cancel()
 					case 4:
@@ -158,7 +159,7 @@ func TestCapturesAmidAStorm(t *testing.T) {
 				}
 			})
 		}
-		returns(t, all.Wait)
+		testgpu.Returns(t, all.Wait)
 		for i := range events {
 			require.NoError(t, events[i].Load().Close())
 		}

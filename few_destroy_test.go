@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // busy is a driver function that takes a while and counts who is in it.
@@ -47,7 +49,7 @@ func TestFewDestroyAtOnce(t *testing.T) {
 			}
 			release()
 			for _, done := range all {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		}},
 		"memory without a pool": {false, 100, func(t *testing.T, _ *cudatest.GPU, s *cuda.Stream, _ *busy) {
@@ -73,7 +75,7 @@ func TestFewDestroyAtOnce(t *testing.T) {
 				require.NoError(t, cuda.Copy[byte](s, to, h))
 				require.NoError(t, h.Close())
 			}
-			becomes(t, func() bool { return calls.calls.Load() > 1000 }) // questions
+			testgpu.WaitUntil(t, func() bool { return calls.calls.Load() > 1000 }) // questions
 			release()
 			require.NoError(t, s.Synchronize())
 			require.NoError(t, to.Close())
@@ -95,7 +97,7 @@ func TestFewDestroyAtOnce(t *testing.T) {
 			calls.slow.Store(true)
 			c.do(t, gpu, s, &calls)
 			require.NoError(t, s.Close())
-			becomes(t, func() bool { runtime.GC(); return len(gpu.Problems()) == 0 })
+			testgpu.WaitUntil(t, func() bool { runtime.GC(); return len(gpu.Problems()) == 0 })
 			require.GreaterOrEqual(t, int(calls.calls.Load()), c.n)
 			require.LessOrEqual(t, calls.most.Load(), int32(10)) // 8 who wait, and a watcher
 		})
@@ -107,16 +109,16 @@ func TestFewDestroyAtOnce(t *testing.T) {
 func TestEventsForgetTheirWaits(t *testing.T) {
 	const n = 50
 	var destroyed atomic.Int32
-	gpu, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 		bare := api.EventDestroy
 		api.EventDestroy = func(e driver.Event) driver.Result { destroyed.Add(1); return bare(e) }
 	})
-	s, idle := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+	s, idle := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
 	release := gpu.Hold(s)
 	var marks []*cuda.Event // which live on
 	first, done := s.Done(), make(chan error, n)
 	for range n {
-		mark := newEvent(t, nil)
+		mark := testgpu.NewEvent(t, nil)
 		require.NoError(t, mark.Record(s))
 		marks = append(marks, mark)
 		go func() {
@@ -124,21 +126,21 @@ func TestEventsForgetTheirWaits(t *testing.T) {
 			err := e.Record(idle)
 			e.Handle() // so that the native event will be destroyed, and not kept
 			if err == nil {
-				err = cuda.WaitAll(ctxBackground, mark, s, e)
+				err = cuda.WaitAll(context.Background(), mark, s, e)
 			}
 			_ = e.Close()
 			done <- err
 		}()
 	}
-	parked(t, b.drv, 1+2*n)
+	testgpu.Parked(t, b.Driver, 1+2*n)
 	last := s.Done()
 	release()
 	for range n {
-		require.NoError(t, told(t, done))
+		require.NoError(t, testgpu.Receive(t, done))
 	}
-	require.NoError(t, told(t, first))
-	require.NoError(t, told(t, last))
-	nobodyWaits(t, b.drv)
-	eventually(t, func() bool { return destroyed.Load() == n })
+	require.NoError(t, testgpu.Receive(t, first))
+	require.NoError(t, testgpu.Receive(t, last))
+	testgpu.NoWaits(t, b.Driver)
+	testgpu.CollectUntil(t, func() bool { return destroyed.Load() == n })
 	runtime.KeepAlive(marks)
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // What options mean to the driver, which no answer of it shows.
 func TestFlagsReachTheDriver(t *testing.T) {
 	var event, host, record, wait uint32
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) { event = flags; return bare.EventCreate(flags) }
 		api.MemHostAlloc = func(n uint64, flags uint32) (p unsafe.Pointer, r driver.Result) {
@@ -32,8 +33,8 @@ func TestFlagsReachTheDriver(t *testing.T) {
 			return bare.StreamWaitEvent(s, e, flags)
 		}
 	})
-	s, other := newStream(t, d, nil), newStream(t, d, nil)
-	require.NoError(t, newEvent(t, nil).Record(s)) // the one that was made to see what the driver wants
+	s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	require.NoError(t, testgpu.NewEvent(t, nil).Record(s)) // the one that was made to see what the driver wants
 	for want, opts := range map[uint32]cuda.EventOptions{
 		driver.EventDisableTiming:                            {},
 		driver.EventDefault:                                  {Timing: true},
@@ -41,17 +42,17 @@ func TestFlagsReachTheDriver(t *testing.T) {
 		driver.EventBlockingSync:                             {Blocking: true, Timing: true},
 		driver.EventDisableTiming | driver.EventInterprocess: {Interprocess: true},
 	} {
-		require.NoError(t, newEvent(t, &opts).Record(s))
+		require.NoError(t, testgpu.NewEvent(t, &opts).Record(s))
 		require.Equal(t, want, event, "%+v", opts)
 	}
 	event = 0
 	require.NoError(t, s.WaitStream(other))
 	require.Equal(t, driver.EventDisableTiming, event, "the event behind WaitStream")
-	allocHost[uint8](t, d, 1)
+	testgpu.AllocHost[uint8](t, d, 1)
 	require.Equal(t, driver.MemHostAllocPortable, host)
 
 	api := d.Driver().API()
-	external := newEvent(t, &cuda.EventOptions{External: true})
+	external := testgpu.NewEvent(t, &cuda.EventOptions{External: true})
 	require.NoError(t, external.Record(s))
 	require.NoError(t, external.Wait(s))
 	require.Zero(t, wait)
@@ -70,7 +71,7 @@ func TestFlagsReachTheDriver(t *testing.T) {
 func TestLastReleaseDestroys(t *testing.T) {
 	for answer, heard := range map[driver.Result]bool{driver.ErrorInvalidHandle: true, driver.ErrorDeinitialized: false} {
 		entered, leave := make(chan struct{}), make(chan struct{})
-		_, d := simulatedDevice(t, func(api *driver.API) {
+		_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 			bare := *api
 			api.StreamQuery = func(s driver.Stream) driver.Result {
 				close(entered)
@@ -107,7 +108,7 @@ func TestLastReleaseDestroys(t *testing.T) {
 // keep other cleanups waiting for a device.
 func TestCollectedObjectsDisturbNobody(t *testing.T) {
 	var relaxed, strict atomic.Int32
-	gpu, d := simulatedDevice(t, func(table *driver.API) {
+	gpu, d := testgpu.SimulatedDevice(t, func(table *driver.API) {
 		bare := *table
 		table.EventDestroy = func(e driver.Event) driver.Result {
 			mode, _ := bare.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed)
@@ -120,18 +121,18 @@ func TestCollectedObjectsDisturbNobody(t *testing.T) {
 			return bare.EventDestroy(e)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	release := gpu.Hold(s)
 	func() {
 		_, err := cuda.Alloc[uint8](d, 1) // to be freed when the device is idle
 		require.NoError(t, err)
-		_, err = s.RecordEvent(unpooled())
+		_, err = s.RecordEvent(testgpu.Unpooled())
 		require.NoError(t, err)
 	}()
 	other := new([16]int)
 	collected := make(chan struct{})
 	runtime.AddCleanup(other, func(c chan struct{}) { close(c) }, collected)
-	eventually(t, func() bool { return relaxed.Load() == 1 })
+	testgpu.CollectUntil(t, func() bool { return relaxed.Load() == 1 })
 	require.Zero(t, strict.Load())
 	select {
 	case <-collected:
@@ -139,5 +140,5 @@ func TestCollectedObjectsDisturbNobody(t *testing.T) {
 		t.Fatal("another cleanup waits for the device")
 	}
 	release()
-	eventually(t, func() bool { return d.Driver().Stats().Buffers == 0 })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Buffers == 0 })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // notTried are methods that wait for all streams of a device, and so for one that another
@@ -19,14 +20,14 @@ var notTried = map[string]bool{"Device.Synchronize": true, "Device.SynchronizeCo
 // No method ends a capture that another library has begun in its strictest mode, on another
 // thread and on a stream that the method has nothing to do with.
 func TestNoMethodEndsACaptureOfOthers(t *testing.T) {
-	rule(t, "23 every method beside a capture of others", 1, func(t *testing.T, b *backend) {
-		good := goodsOf(t, b.drv, b.dev())
-		captured := newStream(t, b.dev(), nil)
+	testgpu.Rule(t, "23 every method beside a capture of others", 1, func(t *testing.T, b *testgpu.Backend) {
+		good := goodsOf(t, b.Driver, b.Device())
+		captured := testgpu.NewStream(t, b.Device(), nil)
 		try := func(name string, f func() error) {
 			t.Helper()
 			begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 			go func() {
-				ended <- captureElsewhere(captured, driver.CaptureModeGlobal, func() error {
+				ended <- testgpu.CaptureElsewhere(captured, driver.CaptureModeGlobal, func() error {
 					close(begun)
 					<-end
 					return nil
@@ -57,8 +58,8 @@ func TestNoMethodEndsACaptureOfOthers(t *testing.T) {
 		e := get((*cuda.Event)(nil)).Interface().(*cuda.Event)
 		pinned := make([]uint32, 1024)
 		for name, f := range map[string]func() error{
-			"Alloc":     func() error { b, err := cuda.Alloc[uint32](b.dev(), 4); return closed(b, err) },
-			"AllocHost": func() error { b, err := cuda.AllocHost[uint32](b.dev(), 4, nil); return closed(b, err) },
+			"Alloc":     func() error { b, err := cuda.Alloc[uint32](b.Device(), 4); return closed(b, err) },
+			"AllocHost": func() error { b, err := cuda.AllocHost[uint32](b.Device(), 4, nil); return closed(b, err) },
 			"AllocAsync": func() error {
 				b, err := cuda.AllocAsync[uint32](s, 4)
 				if err == nil {
@@ -66,7 +67,7 @@ func TestNoMethodEndsACaptureOfOthers(t *testing.T) {
 				}
 				return closed(b, err)
 			},
-			"RegisterHost":  func() error { b, err := cuda.RegisterHost(b.dev(), pinned); return closed(b, err) },
+			"RegisterHost":  func() error { b, err := cuda.RegisterHost(b.Device(), pinned); return closed(b, err) },
 			"Fill":          func() error { return cuda.Fill(s, buf, 1) },
 			"Copy":          func() error { return cuda.Copy(s, buf, host) },
 			"Copy2D":        func() error { return cuda.Copy2D(s, buf, 2, host, 2, 2, 2) },
@@ -88,7 +89,7 @@ func TestNoMethodEndsACaptureOfOthers(t *testing.T) {
 				return e.Close()
 			},
 			"NewStream": func() error {
-				s, err := b.dev().NewStream(nil)
+				s, err := b.Device().NewStream(nil)
 				if err != nil {
 					return err
 				}
@@ -138,26 +139,26 @@ func closed(c interface{ Close() error }, err error) error {
 // nothing is put into the graph, and the memory is given back afterwards.
 func TestClosingMemoryOfAStreamThatOthersCapture(t *testing.T) {
 	for name, wrap := range map[string]bool{"made here": false, "adopted": true} {
-		for mode := range captureModes {
-			rule(t, "29 memory used on a stream "+name+" that others capture, "+mode, 1, func(t *testing.T, b *backend) {
-				d := b.dev()
-				home, theirs := newStream(t, d, nil), newStream(t, d, nil)
+		for mode := range testgpu.CaptureModes {
+			testgpu.Rule(t, "29 memory used on a stream "+name+" that others capture, "+mode, 1, func(t *testing.T, b *testgpu.Backend) {
+				d := b.Device()
+				home, theirs := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 				user := theirs
 				if wrap {
 					var err error
 					user, err = d.ExternalStream(theirs.Handle())
 					require.NoError(t, err)
 				}
-				buf, within := allocAsync[uint32](t, home, 16), allocAsync[uint32](t, home, 16)
-				own := allocAsync[uint32](t, theirs, 16)
-				plain, pinned := alloc[uint32](t, d, 16), allocHost[uint32](t, d, 16)
+				buf, within := testgpu.AllocAsync[uint32](t, home, 16), testgpu.AllocAsync[uint32](t, home, 16)
+				own := testgpu.AllocAsync[uint32](t, theirs, 16)
+				plain, pinned := testgpu.Alloc[uint32](t, d, 16), testgpu.AllocHost[uint32](t, d, 16)
 				pool, err := d.MemoryPool()
 				require.NoError(t, err)
 				require.NoError(t, user.WaitStream(home))
 				theirs.Handle()
 				require.NoError(t, cuda.Copy(user, buf, pinned))
 				require.NoError(t, cuda.Fill(user, plain, 1))
-				nodes, err := nodesElsewhere(theirs, captureModes[mode], func() error {
+				nodes, err := testgpu.NodesElsewhere(theirs, testgpu.CaptureModes[mode], func() error {
 					require.NoError(t, cuda.Fill(user, within, 1))
 					for _, c := range []interface{ Close() error }{buf, within, own, plain, pinned} {
 						require.NoError(t, c.Close())
@@ -167,7 +168,7 @@ func TestClosingMemoryOfAStreamThatOthersCapture(t *testing.T) {
 				})
 				require.NoError(t, err)
 				require.EqualValues(t, 1, nodes, "the fill alone")
-				becomes(t, func() bool { return b.drv.Stats().Buffers == 0 })
+				testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Buffers == 0 })
 				require.NoError(t, home.Synchronize())
 				require.NoError(t, theirs.Synchronize())
 				if wrap {

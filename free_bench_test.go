@@ -7,17 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // BenchmarkRealFreeBesideWork shows what freeing memory costs while the device
 // works: how long Close takes, and a Record on another stream meanwhile. A kernel
 // of 60 ms runs on one stream. The times per operation mean nothing.
 func BenchmarkRealFreeBesideWork(b *testing.B) {
-	d, err := realDriver(b).OpenDevice(0)
+	d, err := testgpu.RealDriver(b).OpenDevice(0)
 	require.NoError(b, err)
-	busy, other := newStream(b, d, nil), newStream(b, d, nil)
-	spin := kernel(b, ours(b, d), "purecuda_spin")
-	e := newEvent(b, nil)
+	busy, other := testgpu.NewStream(b, d, nil), testgpu.NewStream(b, d, nil)
+	spin := testgpu.Kernel(b, testgpu.Kernels(b, d), "purecuda_spin")
+	e := testgpu.NewEvent(b, nil)
 	require.NoError(b, e.Record(other))
 	for name, alloc := range map[string]func() func() error{
 		"AllocAsync": func() func() error {

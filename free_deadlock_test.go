@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Closing memory makes no stream wait. So a program in which streams wait for each other by
@@ -19,24 +20,24 @@ func TestClosingMemoryBesideWaitValue(t *testing.T) {
 		"pinned": func(t *testing.T, home, user *cuda.Stream) func() {
 			host, err := cuda.AllocHost[uint32](home.Device(), 4, nil)
 			require.NoError(t, err)
-			require.NoError(t, cuda.Copy(user, alloc[uint32](t, home.Device(), 4), host))
+			require.NoError(t, cuda.Copy(user, testgpu.Alloc[uint32](t, home.Device(), 4), host))
 			return func() { require.NoError(t, host.Close()) }
 		},
 	} {
-		rule(t, "29 a stream waits for a value that the home will write: "+name, 1, func(t *testing.T, b *backend) {
-			b, calls := counted(t, b, nil)
-			home, user := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-			word := hostWord(t, b.dev(), 1, 0)
-			storedAtEnd(t, b.dev(), word, 1)
+		testgpu.Rule(t, "29 a stream waits for a value that the home will write: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			b, calls := testgpu.Counted(t, b, nil)
+			home, user := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+			word := hostWord(t, b.Device(), 1, 0)
+			storedAtEnd(t, b.Device(), word, 1)
 			drop := use(t, home, user)
 			require.NoError(t, user.WaitValue(word, 1)) // later, and about something else
-			waits := calls.count("StreamWaitEvent")
+			waits := calls.Count("StreamWaitEvent")
 			drop()
-			require.Equal(t, waits, calls.count("StreamWaitEvent"))
+			require.Equal(t, waits, calls.Count("StreamWaitEvent"))
 			require.NoError(t, home.WriteValue(word, 1))
-			returns(t, func() { require.NoError(t, user.Synchronize()) })
+			testgpu.Returns(t, func() { require.NoError(t, user.Synchronize()) })
 			if name != "pinned" {
-				becomes(t, func() bool { return calls.count("MemFreeAsync") == 1 })
+				testgpu.WaitUntil(t, func() bool { return calls.Count("MemFreeAsync") == 1 })
 			}
 		})
 	}
@@ -44,17 +45,17 @@ func TestClosingMemoryBesideWaitValue(t *testing.T) {
 
 // Nor if the garbage collector closes it between two calls.
 func TestCollectingMemoryBesideWaitValue(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	home, user := newStream(t, d, nil), newStream(t, d, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 	word := hostWord(t, d, 1, 0)
 	storedAtEnd(t, d, word, 1)
 	used(t, home, user)
 	require.NoError(t, user.WaitValue(word, 1))
-	eventually(t, func() bool { return d.Driver().Stats().Forgotten == 1 })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Forgotten == 1 })
 	require.Equal(t, 1, d.Driver().Stats().Buffers, "it is used")
 	require.NoError(t, home.WriteValue(word, 1))
-	returns(t, func() { require.NoError(t, user.Synchronize()) })
-	becomes(t, func() bool { return d.Driver().Stats().Buffers == 0 })
+	testgpu.Returns(t, func() { require.NoError(t, user.Synchronize()) })
+	testgpu.WaitUntil(t, func() bool { return d.Driver().Stats().Buffers == 0 })
 }
 
 // used returns memory of home that user uses.

@@ -11,6 +11,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Memory that cannot be freed at its Close, as the driver makes no event by which one could
@@ -25,14 +26,14 @@ func TestClosingWithoutAnEvent(t *testing.T) {
 		"pinned": func(t *testing.T, home *cuda.Stream) (func(s *cuda.Stream) error, func() error) {
 			h, err := cuda.AllocHost[uint32](home.Device(), 1<<10, nil)
 			require.NoError(t, err)
-			to := alloc[uint32](t, home.Device(), 1<<10)
+			to := testgpu.Alloc[uint32](t, home.Device(), 1<<10)
 			return func(s *cuda.Stream) error { return cuda.Copy(s, to, h) }, h.Close
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var full atomic.Bool
 			var freed, refused atomic.Int32
-			gpu, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+			gpu, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 				bare := *api
 				api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
 					if full.Load() {
@@ -44,12 +45,12 @@ func TestClosingWithoutAnEvent(t *testing.T) {
 				api.MemFreeAsync = func(p driver.DevicePtr, s driver.Stream) driver.Result { freed.Add(1); return bare.MemFreeAsync(p, s) }
 				api.MemFreeHost = func(p unsafe.Pointer) driver.Result { freed.Add(1); return bare.MemFreeHost(p) }
 			})
-			home, user := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+			home, user := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
 			use, closeIt := alloc(t, home)
 			require.NoError(t, user.WaitStream(home))
 			releaseHome, release := gpu.Hold(home), gpu.Hold(user)
 			for full.Store(true); ; { // until no event is left
-				e := newEvent(t, nil)
+				e := testgpu.NewEvent(t, nil)
 				if err := e.Record(home); err != nil {
 					require.ErrorIs(t, err, driver.ErrorOutOfMemory)
 					break
@@ -59,14 +60,14 @@ func TestClosingWithoutAnEvent(t *testing.T) {
 			refused.Store(0)
 			require.NoError(t, closeIt())
 			require.NoError(t, closeIt())
-			becomes(t, func() bool { return refused.Load() > 2 }) // it is tried again
+			testgpu.WaitUntil(t, func() bool { return refused.Load() > 2 }) // it is tried again
 			require.Zero(t, freed.Load())
 			full.Store(false)
 			releaseHome()
 			require.NoError(t, home.Synchronize())
 			require.Zero(t, freed.Load(), "it is used")
 			release()
-			becomes(t, func() bool { return freed.Load() == 1 })
+			testgpu.WaitUntil(t, func() bool { return freed.Load() == 1 })
 		})
 	}
 }
@@ -75,9 +76,9 @@ func TestClosingWithoutAnEvent(t *testing.T) {
 // whether it is being captured, also not beside or in a capture.
 func TestClosingMemoryOfAStreamThatIsGone(t *testing.T) {
 	for name, inside := range map[string]bool{"in a capture": true, "beside a capture": false} {
-		rule(t, "29 a stream of others is gone, and memory is closed "+name, 1, func(t *testing.T, b *backend) {
+		testgpu.Rule(t, "29 a stream of others is gone, and memory is closed "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			var gone driver.Stream
-			b, calls := counted(t, b, func(api *driver.API) {
+			b, calls := testgpu.Counted(t, b, func(api *driver.API) {
 				asked := api.StreamIsCapturing
 				api.StreamIsCapturing = func(s driver.Stream) (driver.CaptureStatus, driver.Result) {
 					if s == gone && s != 0 {
@@ -86,13 +87,13 @@ func TestClosingMemoryOfAStreamThatIsGone(t *testing.T) {
 					return asked(s)
 				}
 			})
-			home, captured := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-			theirs, err := b.dev().NewStream(nil)
+			home, captured := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+			theirs, err := b.Device().NewStream(nil)
 			require.NoError(t, err)
-			wrapper, err := b.dev().ExternalStream(theirs.Handle())
+			wrapper, err := b.Device().ExternalStream(theirs.Handle())
 			require.NoError(t, err)
 			buf := used(t, home, wrapper)
-			plain, err := cuda.Alloc[uint32](b.dev(), 4)
+			plain, err := cuda.Alloc[uint32](b.Device(), 4)
 			require.NoError(t, err)
 			require.NoError(t, cuda.Fill(wrapper, plain, 1))
 			require.NoError(t, wrapper.Synchronize())
@@ -110,7 +111,7 @@ func TestClosingMemoryOfAStreamThatIsGone(t *testing.T) {
 				require.NoError(t, g.Close())
 			} else {
 				begun, end := make(chan struct{}), make(chan struct{})
-				ended := started(func() error {
+				ended := testgpu.Go(func() error {
 					g, err := captured.Capture(func() error {
 						close(begun)
 						<-end
@@ -121,9 +122,9 @@ func TestClosingMemoryOfAStreamThatIsGone(t *testing.T) {
 				<-begun
 				require.NoError(t, closeBoth())
 				close(end)
-				require.NoError(t, told(t, ended))
+				require.NoError(t, testgpu.Receive(t, ended))
 			}
-			becomes(t, func() bool { return calls.count("MemFreeAsync") == 1 && calls.count("MemFree") == 1 })
+			testgpu.WaitUntil(t, func() bool { return calls.Count("MemFreeAsync") == 1 && calls.Count("MemFree") == 1 })
 		})
 	}
 }

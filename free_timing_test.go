@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Closing memory that another stream uses delays no stream: work at home and on the other
@@ -31,10 +32,10 @@ func TestFreesDelayNobody(t *testing.T) {
 				require.NoError(t, err)
 				d, err := drv.OpenDevice(0)
 				require.NoError(t, err)
-				home := newStream(t, d, nil)
+				home := testgpu.NewStream(t, d, nil)
 				var users []*cuda.Stream
 				for range c.users {
-					users = append(users, newStream(t, d, nil))
+					users = append(users, testgpu.NewStream(t, d, nil))
 				}
 				began := time.Now()
 				for i := range rounds {
@@ -70,13 +71,13 @@ func TestFreesDelayNobody(t *testing.T) {
 // The same on a GPU: a kernel at home, and a copy of its memory to the host on another
 // stream. It says what a round takes, and what the pool has come to.
 func TestComputeAndCopyOut(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	const rounds, size, spinning = 200, 16 << 20, 330_000
-	home, reader := newStream(t, d, nil), newStream(t, d, nil)
-	spin := kernel(t, ours(t, d), "purecuda_spin")
-	out := allocHost[byte](t, d, size)
+	home, reader := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	spin := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin")
+	out := testgpu.AllocHost[byte](t, d, size)
 	pool, err := d.MemoryPool()
 	require.NoError(t, err)
 	require.NoError(t, pool.Trim(0))
@@ -105,5 +106,5 @@ func TestComputeAndCopyOut(t *testing.T) {
 	require.NoError(t, err)
 	t.Logf("a round: kernel alone %v, copy alone %v, both %v; the pool has reserved %d MiB at most", alone, copying, both, stats.ReservedHigh>>20)
 	require.Less(t, both, alone+copying, "they overlap")
-	eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+	testgpu.CollectUntil(t, func() bool { return drv.Stats().Buffers == 0 })
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // every does each kind of call that the driver's functions are fused for.
 func every(t *testing.T, d *cuda.Device) {
 	t.Helper()
-	s, other := newStream(t, d, nil), newStream(t, d, nil)
-	e := newEvent(t, nil)
+	s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	e := testgpu.NewEvent(t, nil)
 	require.NoError(t, e.Record(d.DefaultStream()))
 	require.NoError(t, e.Wait(d.DefaultStream()))
 	_, err := d.DefaultStream().Query()
@@ -27,7 +28,7 @@ func every(t *testing.T, d *cuda.Device) {
 
 // What wants a context finds it, and the thread has its own again afterwards.
 func TestFusedCallsLeaveTheContext(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) *cuda.Driver{"library": libraryDriver, "real": realDriver} {
+	for name, open := range map[string]func(testing.TB) *cuda.Driver{"library": libraryDriver, "real": testgpu.RealDriver} {
 		t.Run(name, func(t *testing.T) {
 			d, err := open(t).OpenDevice(0)
 			require.NoError(t, err)

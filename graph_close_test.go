@@ -10,25 +10,26 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestGraphsOfAnotherDriver(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	_, far := simulatedDevice(t, nil)
-	s, there := newStream(t, d, nil), newStream(t, far, nil)
-	p, q := newPipe(t, d), newPipe(t, far)
-	x := instantiate(t, capture(t, s, func() { p.enqueue(t, s) }))
-	foreign := capture(t, there, func() { q.enqueue(t, there) })
+	_, d := testgpu.SimulatedDevice(t, nil)
+	_, far := testgpu.SimulatedDevice(t, nil)
+	s, there := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, far, nil)
+	p, q := testgpu.NewPipe(t, d), testgpu.NewPipe(t, far)
+	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() { p.Enqueue(t, s) }))
+	foreign := testgpu.Capture(t, there, func() { q.Enqueue(t, there) })
 	for name, err := range map[string]error{"Launch": x.Launch(there), "Upload": x.Upload(there), "Update": x.Update(foreign)} {
 		require.ErrorIs(t, err, cuda.ErrDeviceMismatch, name)
 	}
-	p.runs(t, x, s)
+	p.RequireLaunches(t, x, s)
 }
 
 func TestNilGraphIsAnError(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
-	x := instantiate(t, capture(t, s, func() {}))
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
+	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() {}))
 	for _, g := range []*cuda.Graph{nil, {}} {
 		_, nodesErr := g.Nodes()
 		_, instantiateErr := g.Instantiate()
@@ -38,7 +39,7 @@ func TestNilGraphIsAnError(t *testing.T) {
 		require.NoError(t, g.Close())
 		require.Equal(t, "cuda.Graph(nil)", g.String())
 	}
-	g := capture(t, s, func() {})
+	g := testgpu.Capture(t, s, func() {})
 	for _, x := range []*cuda.GraphExec{nil, {}} {
 		for name, err := range map[string]error{"Launch": x.Launch(s), "Upload": x.Upload(s), "Update": x.Update(g)} {
 			require.ErrorIs(t, err, cuda.ErrInvalid, name)
@@ -52,13 +53,13 @@ func TestNilGraphIsAnError(t *testing.T) {
 // Closing races with launches and updates: each call works or says closed, and
 // everything is let go.
 func TestGraphCloseRaces(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	s, other, p := newStream(t, d, nil), newStream(t, d, nil), newPipe(t, d)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s, other, p := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewPipe(t, d)
 	before := d.Driver().Stats()
 	for range 100 {
 		buf, err := cuda.AllocAsync[uint32](s, 1000)
 		require.NoError(t, err)
-		g, err := s.Capture(func() error { return cuda.Copy(s, p.out, buf) })
+		g, err := s.Capture(func() error { return cuda.Copy(s, p.Out, buf) })
 		require.NoError(t, err)
 		x, err := g.Instantiate()
 		require.NoError(t, err)
@@ -111,5 +112,5 @@ func TestLostDeviceRefusesGraphs(t *testing.T) {
 		"Instantiate": instantiateErr, "Capture": captureErr} {
 		require.ErrorIs(t, err, cuda.ErrDeviceLost, name)
 	}
-	time.Sleep(3 * soon) // the watch would have told the host function
+	time.Sleep(3 * testgpu.Soon) // the watch would have told the host function
 }

@@ -6,52 +6,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// simulatedDevice opens the driver of a simulated GPU with the table that change
-// leaves, and checks at the end that nothing is left behind.
-func simulatedDevice(t testing.TB, change func(*driver.API)) (*cudatest.GPU, *cuda.Device) {
-	t.Helper()
-	gpu := cudatest.New(cudatest.Config{})
-	api := *gpu.API()
-	if change != nil {
-		change(&api)
-	}
-	drv, err := cuda.OpenDriver(&api)
-	require.NoError(t, err)
-	d, err := drv.OpenDevice(0)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		for deadline := time.Now().Add(5 * time.Second); len(gpu.Problems()) > 0 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // some memory is freed in the background
-		}
-		gpu.Check(t)
-	})
-	return gpu, d
-}
-
-// eventually collects garbage until f holds.
-func eventually(t *testing.T, f func() bool) {
-	t.Helper()
-	for range 200 {
-		runtime.GC()
-		if f() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("did not come true")
-}
-
 func TestForgottenObjectsAreClosedAndCounted(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	for range 10 {
 		s, err := d.NewStream(nil)
 		require.NoError(t, err)
@@ -60,11 +25,11 @@ func TestForgottenObjectsAreClosedAndCounted(t *testing.T) {
 		_, err = cuda.Alloc[uint8](d, 100)
 		require.NoError(t, err)
 	}
-	eventually(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 30} })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 30} })
 }
 
 func TestWhatIsClosedIsNotForgotten(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)
 	e, err := s.RecordEvent(nil)
@@ -80,7 +45,7 @@ func TestWhatIsClosedIsNotForgotten(t *testing.T) {
 
 func TestCleanupFailuresReachTheHook(t *testing.T) {
 	var failing atomic.Bool
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		destroy := api.EventDestroy
 		api.EventDestroy = func(e driver.Event) driver.Result {
 			r := destroy(e)
@@ -92,10 +57,10 @@ func TestCleanupFailuresReachTheHook(t *testing.T) {
 	})
 	heard := make(chan error, 1)
 	d.Driver().OnCleanupError(func(err error) { heard <- err })
-	_, err := d.DefaultStream().RecordEvent(unpooled())
+	_, err := d.DefaultStream().RecordEvent(testgpu.Unpooled())
 	require.NoError(t, err)
 	failing.Store(true)
-	eventually(t, func() bool { return d.Driver().Stats().Forgotten == 1 })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Forgotten == 1 })
 	err = <-heard
 	require.ErrorIs(t, err, driver.ErrorLaunchFailed)
 	require.ErrorIs(t, err, cuda.ErrDeviceLost)
@@ -104,7 +69,7 @@ func TestCleanupFailuresReachTheHook(t *testing.T) {
 
 // A failed constructor leaves nothing behind.
 func TestFailedConstructors(t *testing.T) {
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		api.StreamCreateWithPriority = func(uint32, int32) (driver.Stream, driver.Result) { return 0, driver.ErrorOutOfMemory }
 		api.EventCreate = func(uint32) (driver.Event, driver.Result) { return 0, driver.ErrorOutOfMemory }
 		api.MemAlloc = func(uint64) (driver.DevicePtr, driver.Result) { return 0, driver.ErrorOutOfMemory }
@@ -123,8 +88,8 @@ func TestFailedConstructors(t *testing.T) {
 
 // Closing races with every other use: each call works or says closed.
 func TestCloseRaces(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	other := newStream(t, d, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	other := testgpu.NewStream(t, d, nil)
 	for range 200 {
 		s, err := d.NewStream(nil)
 		require.NoError(t, err)

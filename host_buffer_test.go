@@ -11,46 +11,47 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // freedSoon waits until the driver's function has been called n times: memory
 // that was in use is freed in the background.
-func freedSoon(t testing.TB, c *counter, function string, n int) {
+func freedSoon(t testing.TB, c *testgpu.Counter, function string, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.count(function) == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Count(function) == n }, 10*time.Second, time.Millisecond)
 }
 
 func TestHostBuffer(t *testing.T) {
-	rule(t, "29 pinned memory closed while a copy is in flight", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		one, two := newStream(t, d, nil), newStream(t, d, nil)
-		dst, src := alloc[uint32](t, d, lifeSize), alloc[uint32](t, d, lifeSize)
-		in, out := allocHost[uint32](t, d, lifeSize), allocHost[uint32](t, d, lifeSize)
-		check := allocHost[uint32](t, d, lifeSize)
+	testgpu.Rule(t, "29 pinned memory closed while a copy is in flight", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		one, two := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		dst, src := testgpu.Alloc[uint32](t, d, testgpu.FilledSize), testgpu.Alloc[uint32](t, d, testgpu.FilledSize)
+		in, out := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize), testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
+		check := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 		for i := range in.Slice() {
 			in.Slice()[i] = uint32(i)
 		}
-		release1, release2 := hold(t, one), hold(t, two)
+		release1, release2 := testgpu.Hold(t, one), testgpu.Hold(t, two)
 		require.NoError(t, cuda.Copy(one, dst, in))
 		require.NoError(t, cuda.Copy(two, src, in))
 		require.NoError(t, cuda.Copy(two, out, src))
-		returns(t, func() {
+		testgpu.Returns(t, func() {
 			require.NoError(t, in.Close())
 			require.NoError(t, out.Close())
 		})
 		require.ErrorIs(t, cuda.Copy(one, dst, in), cuda.ErrClosed)
 		// Memory that the driver may put where the old one was.
 		for range 3 {
-			other := allocHost[uint32](t, d, lifeSize)
+			other := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 			clear(other.Slice())
 		}
 		t.Cleanup(release1) // before the new memory is freed, which waits for the device
 		t.Cleanup(release2)
 		release1()
 		require.NoError(t, one.Synchronize())
-		time.Sleep(soon)
-		require.Zero(t, calls.count("MemFreeHost"), "the other copy is in flight")
+		time.Sleep(testgpu.Soon)
+		require.Zero(t, calls.Count("MemFreeHost"), "the other copy is in flight")
 		require.NoError(t, cuda.Copy(one, check, dst))
 		require.NoError(t, one.Synchronize())
 		for i, v := range check.Slice() {
@@ -60,49 +61,49 @@ func TestHostBuffer(t *testing.T) {
 		freedSoon(t, calls, "MemFreeHost", 2)
 	})
 
-	rule(t, "29 pinned memory that is not in use", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		s := newStream(t, d, nil)
-		host, dst := allocHost[uint32](t, d, 16), alloc[uint32](t, d, 16)
+	testgpu.Rule(t, "29 pinned memory that is not in use", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
+		host, dst := testgpu.AllocHost[uint32](t, d, 16), testgpu.Alloc[uint32](t, d, 16)
 		require.NoError(t, cuda.Copy(s, dst, host))
 		require.NoError(t, s.Synchronize())
 		require.NoError(t, host.Close())
 		require.NoError(t, host.Close())
 		freedSoon(t, calls, "MemFreeHost", 1)
-		require.Equal(t, 1, calls.count("MemHostAlloc"), "a hold's would be freed too")
+		require.Equal(t, 1, calls.Count("MemHostAlloc"), "a hold's would be freed too")
 	})
 
-	rule(t, "29 pinned memory in work that the library cannot see", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		s, dst := newStream(t, d, nil), alloc[uint32](t, d, lifeSize)
-		host := allocHost[uint32](t, d, lifeSize)
+	testgpu.Rule(t, "29 pinned memory in work that the library cannot see", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		s, dst := testgpu.NewStream(t, d, nil), testgpu.Alloc[uint32](t, d, testgpu.FilledSize)
+		host := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 		for i := range host.Slice() {
 			host.Slice()[i] = 1
 		}
-		part, err := host.Range(0, lifeSize)
+		part, err := host.Range(0, testgpu.FilledSize)
 		require.NoError(t, err)
-		release := hold(t, s)
-		require.Equal(t, driver.Success, d.Driver().API().MemcpyAsync(dst.Pointer(), host.Pointer(), 4*lifeSize, s.Handle()))
+		release := testgpu.Hold(t, s)
+		require.Equal(t, driver.Success, d.Driver().API().MemcpyAsync(dst.Pointer(), host.Pointer(), 4*testgpu.FilledSize, s.Handle()))
 		require.NoError(t, part.RecordStream(s))
 		require.NoError(t, part.Close(), "closing a range is nothing")
-		returns(t, func() { require.NoError(t, host.Close()) })
+		testgpu.Returns(t, func() { require.NoError(t, host.Close()) })
 		require.ErrorIs(t, part.RecordStream(s), cuda.ErrClosed)
-		require.Zero(t, calls.count("MemFreeHost"))
+		require.Zero(t, calls.Count("MemFreeHost"))
 		release()
-		holds(t, s, dst, 1)
-		require.Eventually(t, func() bool { return calls.count("MemFreeHost") >= 1 }, 10*time.Second, time.Millisecond)
+		testgpu.RequireFilled(t, s, dst, 1)
+		require.Eventually(t, func() bool { return calls.Count("MemFreeHost") >= 1 }, 10*time.Second, time.Millisecond)
 	})
 
-	rule(t, "01 ways to pin memory", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "01 ways to pin memory", 1, func(t *testing.T, b *testgpu.Backend) {
 		var flags uint32
-		bare := b.drv.API().MemHostAlloc
-		b, _ = counted(t, b, func(api *driver.API) {
+		bare := b.Driver.API().MemHostAlloc
+		b, _ = testgpu.Counted(t, b, func(api *driver.API) {
 			api.MemHostAlloc = func(n uint64, f uint32) (unsafe.Pointer, driver.Result) { flags = f; return bare(n, f) }
 		})
-		d := b.dev()
-		s, dst := newStream(t, d, nil), alloc[uint16](t, d, 100)
+		d := b.Device()
+		s, dst := testgpu.NewStream(t, d, nil), testgpu.Alloc[uint16](t, d, 100)
 		for _, c := range []struct {
 			opts      *cuda.HostOptions
 			with, not uint32
@@ -121,7 +122,7 @@ func TestHostBuffer(t *testing.T) {
 			for i := range host.Slice() {
 				host.Slice()[i] = uint16(i)
 			}
-			out := allocHost[uint16](t, d, 100)
+			out := testgpu.AllocHost[uint16](t, d, 100)
 			require.NoError(t, cuda.Copy(s, dst, host))
 			require.NoError(t, cuda.Copy(s, out, dst))
 			require.NoError(t, s.Synchronize())
@@ -132,10 +133,10 @@ func TestHostBuffer(t *testing.T) {
 		}
 	})
 
-	rule(t, "24 parts of pinned memory, and no memory", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		host, dst := allocHost[uint32](t, d, 8), alloc[uint32](t, d, 3)
+	testgpu.Rule(t, "24 parts of pinned memory, and no memory", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
+		host, dst := testgpu.AllocHost[uint32](t, d, 8), testgpu.Alloc[uint32](t, d, 3)
 		for i := range host.Slice() {
 			host.Slice()[i] = uint32(i)
 		}
@@ -176,10 +177,10 @@ func TestHostBuffer(t *testing.T) {
 
 // AfterFree's function is called once, when the memory is free, also if that is so already.
 func TestAfterFree(t *testing.T) {
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
-	s := newStream(t, b.dev(), nil)
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
 	made := func() *cuda.HostBuffer[byte] {
-		h, err := cuda.AllocHost[byte](b.dev(), 16, nil)
+		h, err := cuda.AllocHost[byte](b.Device(), 16, nil)
 		require.NoError(t, err)
 		return h
 	}
@@ -193,12 +194,12 @@ func TestAfterFree(t *testing.T) {
 	require.NoError(t, err)
 	part.AfterFree(func() { t.Error("of a part") })
 	release := gpu.Hold(s)
-	dst := alloc[byte](t, b.dev(), 16)
+	dst := testgpu.Alloc[byte](t, b.Device(), 16)
 	require.NoError(t, cuda.Copy[byte](s, dst, busy))
 	require.NoError(t, busy.Close())
 	require.Zero(t, calls.Load())
 	release()
-	becomes(t, func() bool { return calls.Load() == 1 })
+	testgpu.WaitUntil(t, func() bool { return calls.Load() == 1 })
 
 	none := made()
 	none.AfterFree(func() { t.Error("was taken back") })

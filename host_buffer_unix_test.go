@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // mapped returns n bytes that are not Go's.
@@ -39,10 +40,10 @@ func mappedFile(t testing.TB, dir string, data []byte, flags int) []byte {
 
 func TestRegisterHost(t *testing.T) {
 	const n = 1 << 16
-	rule(t, "01 a private mapping of a file", 1, func(t *testing.T, b *backend) {
-		s, dst := newStream(t, b.dev(), nil), alloc[byte](t, b.dev(), n)
+	testgpu.Rule(t, "01 a private mapping of a file", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, dst := testgpu.NewStream(t, b.Device(), nil), testgpu.Alloc[byte](t, b.Device(), n)
 		want := bytes.Repeat([]byte("private "), n/8)
-		in, err := cuda.RegisterHost(b.dev(), mappedFile(t, t.TempDir(), want, syscall.MAP_PRIVATE))
+		in, err := cuda.RegisterHost(b.Device(), mappedFile(t, t.TempDir(), want, syscall.MAP_PRIVATE))
 		require.NoError(t, err)
 		require.NoError(t, cuda.Copy(s, dst, in))
 		out := make([]byte, n)
@@ -51,9 +52,9 @@ func TestRegisterHost(t *testing.T) {
 		require.NoError(t, in.Close())
 	})
 
-	rule(t, "01 memory that others mapped", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s, dst := newStream(t, d, nil), alloc[byte](t, d, n)
+	testgpu.Rule(t, "01 memory that others mapped", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s, dst := testgpu.NewStream(t, d, nil), testgpu.Alloc[byte](t, d, n)
 		want := bytes.Repeat([]byte("mapped! "), n/8)
 		from, to := mappedFile(t, t.TempDir(), want, syscall.MAP_PRIVATE), mapped(t, -1, n, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if _, err := os.Stat("/dev/shm"); err == nil {
@@ -83,10 +84,10 @@ func TestRegisterHost(t *testing.T) {
 		require.NoError(t, again.Close())
 	})
 
-	rule(t, "29 registered memory closed while a copy is in flight", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		s, dst := newStream(t, d, nil), alloc[uint32](t, d, n/4)
+	testgpu.Rule(t, "29 registered memory closed while a copy is in flight", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		s, dst := testgpu.NewStream(t, d, nil), testgpu.Alloc[uint32](t, d, n/4)
 		memory := mapped(t, -1, n, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		words := unsafe.Slice((*uint32)(unsafe.Pointer(&memory[0])), n/4)
 		for i := range words {
@@ -94,23 +95,23 @@ func TestRegisterHost(t *testing.T) {
 		}
 		in, err := cuda.RegisterHost(d, words)
 		require.NoError(t, err)
-		release := hold(t, s)
+		release := testgpu.Hold(t, s)
 		require.NoError(t, cuda.Copy(s, dst, in))
 		closed := make(chan error, 1)
 		go func() { closed <- in.Close() }()
 		select {
 		case err := <-closed:
 			t.Fatal("did not wait for the copy:", err)
-		case <-time.After(soon):
+		case <-time.After(testgpu.Soon):
 		}
-		require.Zero(t, calls.count("MemHostUnregister"))
+		require.Zero(t, calls.Count("MemHostUnregister"))
 		release()
-		returns(t, func() { require.NoError(t, <-closed) })
-		require.Equal(t, 1, calls.count("MemHostUnregister"))
+		testgpu.Returns(t, func() { require.NoError(t, <-closed) })
+		require.Equal(t, 1, calls.Count("MemHostUnregister"))
 		clear(words) // the caller's again, to be unmapped or pinned anew
 		again, err := cuda.RegisterHost(d, words)
 		require.NoError(t, err)
 		require.NoError(t, again.Close())
-		holds(t, s, dst, 3)
+		testgpu.RequireFilled(t, s, dst, 3)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // failedCalls launches host functions that a failing device will not call, and
@@ -40,7 +41,7 @@ func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 	require.NoError(t, err)
 	x, err := g.Instantiate()
 	require.NoError(t, err)
-	release := holdLost(t, s)
+	release := testgpu.HoldLost(t, s)
 	fail(s)
 	for i := range n {
 		wg.Add(1)
@@ -57,7 +58,7 @@ func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 	wg.Wait()
 	require.Less(t, time.Since(began), time.Second)
 	require.Error(t, s.LaunchHostFunc(func(error) { t.Error("called, though it was refused") }))
-	time.Sleep(3 * soon)
+	time.Sleep(3 * testgpu.Soon)
 	for i := range told {
 		want := int32(1)
 		if i >= n {
@@ -65,20 +66,6 @@ func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 		}
 		require.Equal(t, want, told[i].Load(), i)
 	}
-}
-
-// holdLost is hold for a device that will be lost, with which nothing can be
-// cleaned up.
-func holdLost(t *testing.T, s *cuda.Stream) (release func()) {
-	word, err := cuda.AllocHost[uint32](s.Device(), 1, nil)
-	require.NoError(t, err)
-	p := &word.Slice()[0]
-	atomic.StoreUint32(p, 0)
-	r := onStream(s, func(native driver.Stream) driver.Result {
-		return s.Device().Driver().API().StreamWaitValue32(native, driver.DevicePtr(addressOf(p)), 1, driver.StreamWaitValueGEQ)
-	})
-	require.Equal(t, driver.Success, r)
-	return func() { atomic.StoreUint32(p, 1) }
 }
 
 func TestHostFuncsOfAFailingDevice(t *testing.T) {
@@ -91,10 +78,10 @@ func TestHostFuncsOfAFailingDevice(t *testing.T) {
 }
 
 func TestHostFuncsOfAFailingDeviceReal(t *testing.T) {
-	inAnotherProcess(t, "TestHostFuncsOfAFailingDeviceChild")
+	testgpu.InAnotherProcess(t, "TestHostFuncsOfAFailingDeviceChild")
 }
 
-func TestHostFuncsOfAFailingDeviceChild(t *testing.T) { trapped(t, failedCalls) }
+func TestHostFuncsOfAFailingDeviceChild(t *testing.T) { testgpu.Trapped(t, failedCalls) }
 
 // One function is told of the failure of its device only: another device's go on.
 func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {
@@ -117,7 +104,7 @@ func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {
 	if err := streams[0].LaunchHostFunc(func(err error) { lost <- err }); err == nil {
 		require.ErrorIs(t, <-lost, driver.ErrorIllegalAddress)
 	}
-	time.Sleep(2 * soon)
+	time.Sleep(2 * testgpu.Soon)
 	require.Empty(t, fine)
 	release()
 	require.NoError(t, <-fine)
@@ -128,7 +115,7 @@ func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {
 func TestRefusedHostFuncIsNotCalled(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var failing atomic.Bool
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.LaunchHostFunc = func(s driver.Stream, f driver.HostFunc) driver.Result {
 			failing.Store(true)
@@ -143,14 +130,14 @@ func TestRefusedHostFuncIsNotCalled(t *testing.T) {
 			return bare.EventCreate(flags)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	refused := make(chan error, 1)
 	go func() { refused <- s.LaunchHostFunc(func(error) { t.Error("called") }) }()
 	<-entered
-	time.Sleep(3 * soon)
+	time.Sleep(3 * testgpu.Soon)
 	close(leave)
 	require.ErrorIs(t, <-refused, cuda.ErrDeviceLost)
-	time.Sleep(3 * soon)
+	time.Sleep(3 * testgpu.Soon)
 }
 
 // A driver that calls a function of a graph after all, when it has been told of
@@ -158,7 +145,7 @@ func TestRefusedHostFuncIsNotCalled(t *testing.T) {
 func TestLateCallIsNotASecondOne(t *testing.T) {
 	var failing atomic.Bool
 	var native driver.HostFunc
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.LaunchHostFunc = func(s driver.Stream, f driver.HostFunc) driver.Result {
 			native = f
@@ -175,9 +162,9 @@ func TestLateCallIsNotASecondOne(t *testing.T) {
 			return bare.EventCreate(flags)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	told := make(chan error, 2)
-	x := instantiate(t, capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err })) }))
+	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err })) }))
 	require.NoError(t, x.Launch(s))
 	require.ErrorIs(t, <-told, cuda.ErrDeviceLost)
 	native.Call()
@@ -187,8 +174,8 @@ func TestLateCallIsNotASecondOne(t *testing.T) {
 
 // What a function refers to is garbage when it has been called for the last time.
 func TestHostFuncsAreForgotten(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
 	var collected atomic.Int32
 	launch := func() {
 		big := new([1 << 16]int)
@@ -197,7 +184,7 @@ func TestHostFuncsAreForgotten(t *testing.T) {
 	}
 	launch()
 	require.NoError(t, s.Synchronize())
-	eventually(t, func() bool { return collected.Load() == 1 })
+	testgpu.CollectUntil(t, func() bool { return collected.Load() == 1 })
 
 	g, err := s.Capture(func() error { launch(); return nil })
 	require.NoError(t, err)
@@ -207,42 +194,42 @@ func TestHostFuncsAreForgotten(t *testing.T) {
 	require.NoError(t, x.Launch(s))
 	require.NoError(t, x.Close())
 	require.NoError(t, s.Synchronize())
-	eventually(t, func() bool { return collected.Load() == 2 })
+	testgpu.CollectUntil(t, func() bool { return collected.Load() == 2 })
 }
 
 // Nothing runs while no call is owed, and not long after.
 func TestHostFuncsLeaveNoGoroutine(t *testing.T) {
 	var asked atomic.Int32
-	gpu, d := simulatedDevice(t, func(api *driver.API) {
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
 			asked.Add(1)
 			return bare.EventCreate(flags)
 		}
 	})
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	before := runtime.NumGoroutine()
 	release := gpu.Hold(s)
 	for range 100 {
 		require.NoError(t, s.LaunchHostFunc(func(error) {}))
 	}
-	eventually(t, func() bool { return asked.Load() >= 2 })
+	testgpu.CollectUntil(t, func() bool { return asked.Load() >= 2 })
 	release()
 	require.NoError(t, s.Synchronize())
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before })
-	time.Sleep(2 * soon)
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
+	time.Sleep(2 * testgpu.Soon)
 	last := asked.Load()
-	time.Sleep(3 * soon)
+	time.Sleep(3 * testgpu.Soon)
 	require.Equal(t, last, asked.Load(), "the device is still asked")
 	release = gpu.Hold(s)
 	require.NoError(t, s.LaunchHostFunc(func(error) {}))
-	eventually(t, func() bool { return asked.Load() > last })
+	testgpu.CollectUntil(t, func() bool { return asked.Load() > last })
 	release()
 }
 
 func TestHostFuncInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s := newStream(t, d, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
 		began := time.Now()
 		gpu.Run(s, time.Minute)
 		called := make(chan time.Duration, 1)

@@ -11,41 +11,42 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestHostFuncRules(t *testing.T) {
-	rule(t, "01 a host function is called once, in its turn", 1, func(t *testing.T, b *backend) {
-		for _, s := range []*cuda.Stream{newStream(t, b.dev(), nil), b.dev().DefaultStream()} {
-			p := newPipe(t, b.dev())
-			p.set(1)
-			release := hold(t, s)
+	testgpu.Rule(t, "01 a host function is called once, in its turn", 1, func(t *testing.T, b *testgpu.Backend) {
+		for _, s := range []*cuda.Stream{testgpu.NewStream(t, b.Device(), nil), b.Device().DefaultStream()} {
+			p := testgpu.NewPipe(t, b.Device())
+			p.Set(1)
+			release := testgpu.Hold(t, s)
 			var calls atomic.Int32
-			require.NoError(t, cuda.Copy(s, p.buf, p.in))
-			require.NoError(t, cuda.Copy(s, p.out, p.buf))
+			require.NoError(t, cuda.Copy(s, p.Buf, p.In))
+			require.NoError(t, cuda.Copy(s, p.Out, p.Buf))
 			require.NoError(t, s.LaunchHostFunc(func(err error) {
-				if err != nil || p.out.Slice()[999] != 1 {
+				if err != nil || p.Out.Slice()[999] != 1 {
 					t.Errorf("called with %v, before the work was done", err)
 				}
-				for i := range p.in.Slice() {
-					p.in.Slice()[i] = 2 // what is behind waits for this
+				for i := range p.In.Slice() {
+					p.In.Slice()[i] = 2 // what is behind waits for this
 				}
 				time.Sleep(time.Millisecond)
-				p.in.Slice()[500] = 3
+				p.In.Slice()[500] = 3
 				calls.Add(1)
 			}))
-			p2 := &pipe{in: p.in, out: allocHost[uint32](t, b.dev(), 1000), buf: p.buf}
-			p2.enqueue(t, s)
-			time.Sleep(soon)
+			p2 := &testgpu.Pipe{In: p.In, Out: testgpu.AllocHost[uint32](t, b.Device(), 1000), Buf: p.Buf}
+			p2.Enqueue(t, s)
+			time.Sleep(testgpu.Soon)
 			require.Zero(t, calls.Load(), "the stream is held")
 			release()
 			require.NoError(t, s.Synchronize())
 			require.Equal(t, int32(1), calls.Load())
-			require.Equal(t, []uint32{2, 3, 2}, p2.out.Slice()[499:502])
+			require.Equal(t, []uint32{2, 3, 2}, p2.Out.Slice()[499:502])
 		}
 	})
 
-	rule(t, "01 no host function is lost", 1, func(t *testing.T, b *backend) {
-		streams := []*cuda.Stream{newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)}
+	testgpu.Rule(t, "01 no host function is lost", 1, func(t *testing.T, b *testgpu.Backend) {
+		streams := []*cuda.Stream{testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)}
 		const n = 10_000
 		var calls [2][]int
 		var wg sync.WaitGroup
@@ -75,11 +76,11 @@ func TestHostFuncRules(t *testing.T) {
 		}
 	})
 
-	rule(t, "01 a panic in a host function is reported and stops nothing", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
+	testgpu.Rule(t, "01 a panic in a host function is reported and stops nothing", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
 		heard := make(chan error, 2)
-		b.drv.OnCleanupError(func(err error) { heard <- err })
-		defer b.drv.OnCleanupError(nil)
+		b.Driver.OnCleanupError(func(err error) { heard <- err })
+		defer b.Driver.OnCleanupError(nil)
 		require.NoError(t, s.LaunchHostFunc(func(error) { panic("boom 42") }))
 		var nothing map[string]int
 		require.NoError(t, s.LaunchHostFunc(func(error) { nothing["x"] = 1 }))
@@ -94,8 +95,8 @@ func TestHostFuncRules(t *testing.T) {
 		require.ErrorContains(t, <-heard, "nil map")
 	})
 
-	rule(t, "01 a host function in a graph is called once for each launch", 1, func(t *testing.T, b *backend) {
-		s, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+	testgpu.Rule(t, "01 a host function in a graph is called once for each launch", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
 		var calls atomic.Int32
 		g, err := s.Capture(func() error {
 			return s.LaunchHostFunc(func(err error) {
@@ -118,14 +119,14 @@ func TestHostFuncRules(t *testing.T) {
 			require.NoError(t, s.Synchronize())
 			require.Equal(t, k+1, calls.Load())
 		}
-		release := hold(t, s)
+		release := testgpu.Hold(t, s)
 		for range 10 {
 			require.NoError(t, x.Launch(s))
 			require.NoError(t, x.Launch(other))
 		}
 		require.NoError(t, g.Close())
 		require.NoError(t, x.Close(), "with launches in flight")
-		time.Sleep(soon)
+		time.Sleep(testgpu.Soon)
 		require.Equal(t, int32(5), calls.Load())
 		release()
 		require.NoError(t, s.Synchronize())
@@ -133,16 +134,16 @@ func TestHostFuncRules(t *testing.T) {
 		require.Equal(t, int32(25), calls.Load())
 	})
 
-	rule(t, "23 an update changes the host functions of later launches", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
+	testgpu.Rule(t, "23 an update changes the host functions of later launches", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
 		var first, second atomic.Int32
 		made := func(n *atomic.Int32) *cuda.Graph {
-			return capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(error) { n.Add(1) })) })
+			return testgpu.Capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(error) { n.Add(1) })) })
 		}
 		one, two := made(&first), made(&second)
-		x := instantiate(t, one)
+		x := testgpu.Instantiate(t, one)
 		require.NoError(t, one.Close())
-		release := hold(t, s)
+		release := testgpu.Hold(t, s)
 		require.NoError(t, x.Launch(s))
 		require.NoError(t, x.Update(two))
 		require.NoError(t, x.Launch(s))
@@ -153,9 +154,9 @@ func TestHostFuncRules(t *testing.T) {
 		require.Equal(t, int32(2), second.Load())
 	})
 
-	rule(t, "01 a host function may ask and record", 1, func(t *testing.T, b *backend) {
-		s, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		e := newEvent(t, nil)
+	testgpu.Rule(t, "01 a host function may ask and record", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(other))
 		require.NoError(t, other.Synchronize())
 		type answers struct{ query, stream, record error }
@@ -172,14 +173,14 @@ func TestHostFuncRules(t *testing.T) {
 		require.NoError(t, errors.Join(a.query, a.stream, a.record))
 	})
 
-	rule(t, "24 host functions that cannot be are refused", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "24 host functions that cannot be are refused", 1, func(t *testing.T, b *testgpu.Backend) {
 		never := func(error) { t.Error("called") }
-		s, err := b.dev().NewStream(nil)
+		s, err := b.Device().NewStream(nil)
 		require.NoError(t, err)
 		require.ErrorIs(t, s.LaunchHostFunc(nil), cuda.ErrInvalid)
 		require.ErrorIs(t, (*cuda.Stream)(nil).LaunchHostFunc(never), cuda.ErrInvalid)
 
-		api := b.drv.API() // a capture that the library does not know
+		api := b.Driver.API() // a capture that the library does not know
 		require.Equal(t, driver.Success, api.StreamBeginCapture(s.Handle(), driver.CaptureModeRelaxed))
 		require.ErrorIs(t, s.LaunchHostFunc(never), cuda.ErrCapturing)
 		g, r := api.StreamEndCapture(s.Handle())
@@ -188,13 +189,13 @@ func TestHostFuncRules(t *testing.T) {
 
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, s.LaunchHostFunc(never), cuda.ErrClosed)
-		time.Sleep(2 * soon)
+		time.Sleep(2 * testgpu.Soon)
 	})
 
-	rule(t, "24 a stream closed under a host function that has not been called", 1, func(t *testing.T, b *backend) {
-		s, err := b.dev().NewStream(nil)
+	testgpu.Rule(t, "24 a stream closed under a host function that has not been called", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, err := b.Device().NewStream(nil)
 		require.NoError(t, err)
-		release := hold(t, s)
+		release := testgpu.Hold(t, s)
 		called := make(chan error, 1)
 		require.NoError(t, s.LaunchHostFunc(func(err error) { called <- err }))
 		require.NoError(t, s.Close())

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // An event whose handle was given out can be forgotten like any other, also if it was opened
 // here by that handle. Who has opened it keeps it.
 func TestForgottenEventsWithHandles(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
 	make := func() *cuda.Event {
 		e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: d})
 		h, err := e.IPCHandle()
@@ -32,9 +33,9 @@ func TestForgottenEventsWithHandles(t *testing.T) {
 	h, err := again.IPCHandle()
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
-	eventually(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 1} })
-	eventually(t, func() bool { _, err := d.OpenEvent(h, nil); return err != nil }) // it was destroyed
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 1} })
+	testgpu.CollectUntil(t, func() bool { _, err := d.OpenEvent(h, nil); return err != nil }) // it was destroyed
 
 	make() // neither was closed
-	eventually(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 3} })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 3} })
 }

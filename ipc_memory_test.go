@@ -13,11 +13,12 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestBufferFromIPCHandle(t *testing.T) {
-	rule(t, "31 handles of memory as bytes", 1, func(t *testing.T, b *backend) {
-		buf := alloc[uint32](t, b.dev(), 16)
+	testgpu.Rule(t, "31 handles of memory as bytes", 1, func(t *testing.T, b *testgpu.Backend) {
+		buf := testgpu.Alloc[uint32](t, b.Device(), 16)
 		h, err := buf.IPCHandle()
 		require.NoError(t, err)
 		part, err := buf.Range(8, 16)
@@ -27,7 +28,7 @@ func TestBufferFromIPCHandle(t *testing.T) {
 		require.Equal(t, h, same, "of the allocation")
 
 		for name, bytes := range map[string][]byte{"plain": h[:], "PyTorch's": append([]byte{1, 'c'}, h[:]...), "another version": append([]byte{9, 'c'}, h[:]...)} {
-			opened, err := cuda.BufferFromIPCHandle(b.dev(), bytes)
+			opened, err := cuda.BufferFromIPCHandle(b.Device(), bytes)
 			require.NoError(t, err, name)
 			require.Equal(t, buf.Pointer(), opened.Pointer(), name)
 			require.Equal(t, 64, opened.Len(), name)
@@ -48,7 +49,7 @@ func TestBufferFromIPCHandle(t *testing.T) {
 			"an expandable of 66": {append([]byte{1, 'e'}, h[:]...), errors.ErrUnsupported, "expandable_segments:True"},
 			"garbage":             {make([]byte, 64), driver.ErrorInvalidValue, "not of memory that exists"},
 		} {
-			_, err := cuda.BufferFromIPCHandle(b.dev(), c.bytes)
+			_, err := cuda.BufferFromIPCHandle(b.Device(), c.bytes)
 			require.ErrorIs(t, err, c.err, name)
 			require.ErrorContains(t, err, c.text, name)
 			require.ErrorContains(t, err, "cuda: buffer open: ", name)
@@ -60,24 +61,24 @@ func TestBufferFromIPCHandle(t *testing.T) {
 
 // A part of an allocation passes as that part, and closing it closes the import.
 func TestOpenBuffer(t *testing.T) {
-	p := newPeers(t, cudatest.Config{})
-	theirs := alloc[uint32](t, p.there.dev(), 64)
+	p := testgpu.NewPeers(t, cudatest.Config{})
+	theirs := testgpu.Alloc[uint32](t, p.There.Device(), 64)
 	part, err := theirs.Range(10, 30)
 	require.NoError(t, err)
 	offset, size := part.Allocation()
 	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
-	whole := openedBuffer[float64](t, p, theirs, nil)
+	whole := testgpu.OpenBuffer[float64](t, p, theirs, nil)
 	require.Equal(t, 32, whole.Len())
-	before := p.here.drv.Stats()
+	before := p.Here.Driver.Stats()
 
 	var closed atomic.Int32
-	opts := &cuda.OpenOptions{Exporter: p.process(t), Offset: offset, Size: size, Closed: func() { closed.Add(1) }}
-	ours := openedBuffer[float64](t, p, part, opts)
+	opts := &cuda.OpenOptions{Exporter: p.Process(t), Offset: offset, Size: size, Closed: func() { closed.Add(1) }}
+	ours := testgpu.OpenBuffer[float64](t, p, part, opts)
 	require.Equal(t, 10, ours.Len())
 	offset, size = ours.Allocation()
 	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
 	exporter, foreign := ours.Exporter()
-	require.Equal(t, p.process(t), exporter)
+	require.Equal(t, p.Process(t), exporter)
 	require.True(t, foreign)
 	_, foreign = theirs.Exporter()
 	require.False(t, foreign)
@@ -88,13 +89,13 @@ func TestOpenBuffer(t *testing.T) {
 		require.NoError(t, ours.Close())
 		require.EqualValues(t, 1, closed.Load())
 	}
-	require.Equal(t, before, p.here.drv.Stats())
-	tail := openedBuffer[byte](t, p, theirs, &cuda.OpenOptions{Offset: 200})
+	require.Equal(t, before, p.Here.Driver.Stats())
+	tail := testgpu.OpenBuffer[byte](t, p, theirs, &cuda.OpenOptions{Offset: 200})
 	require.Equal(t, 56, tail.Len(), "all that comes after it")
 
 	h, err := theirs.IPCHandle()
 	require.NoError(t, err)
-	before = p.here.drv.Stats()
+	before = p.Here.Driver.Stats()
 	for _, c := range []struct {
 		offset, size uint64
 		text         string
@@ -109,12 +110,12 @@ func TestOpenBuffer(t *testing.T) {
 		{0, 12, "12 bytes are not a number of elements of 8 bytes"},
 		{4, 8, "byte 4 of the allocation is no place for elements of 8 bytes"},
 	} {
-		_, err := cuda.OpenBuffer[float64](p.here.dev(), h, &cuda.OpenOptions{Offset: c.offset, Size: c.size, Closed: func() { t.Error("it was never open") }})
+		_, err := cuda.OpenBuffer[float64](p.Here.Device(), h, &cuda.OpenOptions{Offset: c.offset, Size: c.size, Closed: func() { t.Error("it was never open") }})
 		require.ErrorIs(t, err, cuda.ErrInvalid)
 		require.ErrorContains(t, err, "cuda: buffer open: ")
 		require.ErrorContains(t, err, c.text)
 	}
-	require.Equal(t, before, p.here.drv.Stats())
+	require.Equal(t, before, p.Here.Driver.Stats())
 	_, err = cuda.OpenBuffer[byte](nil, h, nil)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	var none *cuda.Buffer[byte]
@@ -125,38 +126,38 @@ func TestOpenBuffer(t *testing.T) {
 }
 
 func TestOpenEventOptions(t *testing.T) {
-	p := newPeers(t, cudatest.Config{})
-	t.Cleanup(p.exporter.Kill)
-	theirs := shareable(t, p.there.dev())
+	p := testgpu.NewPeers(t, cudatest.Config{})
+	t.Cleanup(p.Exporter.Kill)
+	theirs := testgpu.NewSharedEvent(t, p.There.Device())
 	h, err := theirs.IPCHandle()
 	require.NoError(t, err)
 	var closed atomic.Int32
-	opts := &cuda.OpenOptions{Exporter: p.process(t), Closed: func() { closed.Add(1) }}
-	ours, err := p.here.dev().OpenEvent(h, opts)
+	opts := &cuda.OpenOptions{Exporter: p.Process(t), Closed: func() { closed.Add(1) }}
+	ours, err := p.Here.Device().OpenEvent(h, opts)
 	require.NoError(t, err)
 	exporter, foreign := ours.Exporter()
-	require.Equal(t, p.process(t), exporter)
+	require.Equal(t, p.Process(t), exporter)
 	require.True(t, foreign)
 	_, foreign = theirs.Exporter()
 	require.False(t, foreign)
 
-	own, err := p.there.dev().OpenEvent(h, opts)
+	own, err := p.There.Device().OpenEvent(h, opts)
 	require.NoError(t, err, "it is the exporter's own")
-	require.Equal(t, native(t, theirs), native(t, own))
+	require.Equal(t, testgpu.NativeEvent(t, theirs), testgpu.NativeEvent(t, own))
 	require.NoError(t, own.Close())
 	require.EqualValues(t, 1, closed.Load())
 
-	s := newStream(t, p.there.dev(), nil)
-	p.gpu.Hold(s)
+	s := testgpu.NewStream(t, p.There.Device(), nil)
+	p.GPU.Hold(s)
 	require.NoError(t, theirs.Record(s))
-	waiting := started(ours.Synchronize)
-	p.exporter.Kill()
-	require.ErrorIs(t, told(t, waiting), cuda.ErrPeerGone)
+	waiting := testgpu.Go(ours.Synchronize)
+	p.Exporter.Kill()
+	require.ErrorIs(t, testgpu.Receive(t, waiting), cuda.ErrPeerGone)
 	for range 2 {
 		require.NoError(t, ours.Close())
 		require.EqualValues(t, 2, closed.Load())
 	}
-	_, err = p.here.dev().OpenEvent(h, opts)
+	_, err = p.Here.Device().OpenEvent(h, opts)
 	require.ErrorIs(t, err, cuda.ErrPeerGone)
 	require.ErrorContains(t, err, "cuda: event open: ")
 	require.EqualValues(t, 2, closed.Load())
@@ -168,13 +169,13 @@ func FuzzBufferFromIPCHandle(f *testing.F) {
 		d      *cuda.Device
 		handle driver.IPCMemHandle
 	}) {
-		p := newPeers(f, cudatest.Config{})
-		there, err := cuda.Alloc[byte](p.there.dev(), 64)
+		p := testgpu.NewPeers(f, cudatest.Config{})
+		there, err := cuda.Alloc[byte](p.There.Device(), 64)
 		require.NoError(f, err)
 		f.Cleanup(func() { require.NoError(f, there.Close()) })
 		x.handle, err = there.IPCHandle()
 		require.NoError(f, err)
-		x.d = p.here.dev()
+		x.d = p.Here.Device()
 		return x
 	})
 	handle := target().handle

@@ -1,14 +1,11 @@
 package cuda_test
 
 import (
-	"bufio"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,29 +13,30 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestIPCRules(t *testing.T) {
-	rule(t, "21 exporting makes the event on the given device", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.dev()})
+	testgpu.Rule(t, "21 exporting makes the event on the given device", 1, func(t *testing.T, b *testgpu.Backend) {
+		e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.Device()})
 		h, err := e.IPCHandle()
 		require.NoError(t, err)
 		require.NotZero(t, h)
-		require.Same(t, b.dev(), e.Device())
-		require.True(t, query(t, e))
-		require.NoError(t, e.Record(newStream(t, b.dev(), nil)))
+		require.Same(t, b.Device(), e.Device())
+		require.True(t, testgpu.Query(t, e))
+		require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
 	})
 
-	rule(t, "21 an ordinary event has no handle, and says so", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, nil)
-		require.NoError(t, e.Record(newStream(t, b.dev(), nil)))
+	testgpu.Rule(t, "21 an ordinary event has no handle, and says so", 1, func(t *testing.T, b *testgpu.Backend) {
+		e := testgpu.NewEvent(t, nil)
+		require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
 		_, err := e.IPCHandle()
 		require.ErrorIs(t, err, cuda.ErrNotInterprocess)
 	})
 
-	rule(t, "21 handles of a wrong size or of garbage are errors", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "21 handles of a wrong size or of garbage are errors", 1, func(t *testing.T, b *testgpu.Backend) {
 		for _, size := range []int{0, 63, 65} {
-			_, err := cuda.EventFromIPCHandle(b.dev(), make([]byte, size))
+			_, err := cuda.EventFromIPCHandle(b.Device(), make([]byte, size))
 			require.ErrorIs(t, err, cuda.ErrInvalid)
 			require.ErrorContains(t, err, "64 bytes")
 			require.ErrorContains(t, err, fmt.Sprintf("this has %d", size))
@@ -50,26 +48,26 @@ func TestIPCRules(t *testing.T) {
 			for i := range random {
 				random[i] = byte(rand.Uint32())
 			}
-			_, err := cuda.EventFromIPCHandle(b.dev(), random)
+			_, err := cuda.EventFromIPCHandle(b.Device(), random)
 			require.Error(t, err)
 		}
 	})
 
-	rule(t, "21 a handle of the same process is of the same event", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.dev()})
+	testgpu.Rule(t, "21 a handle of the same process is of the same event", 1, func(t *testing.T, b *testgpu.Backend) {
+		e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.Device()})
 		h, err := e.IPCHandle()
 		require.NoError(t, err)
-		same, err := b.dev().OpenEvent(h, nil)
+		same, err := b.Device().OpenEvent(h, nil)
 		require.NoError(t, err)
 		require.NotSame(t, e, same)
-		require.Equal(t, native(t, e), native(t, same))
+		require.Equal(t, testgpu.NativeEvent(t, e), testgpu.NativeEvent(t, same))
 		require.NoError(t, e.Close())
-		require.True(t, query(t, same))
+		require.True(t, testgpu.Query(t, same))
 		again, err := same.IPCHandle()
 		require.NoError(t, err)
 		require.Equal(t, h, again)
 		require.NoError(t, same.Close())
-		_, err = b.dev().OpenEvent(h, nil)
+		_, err = b.Device().OpenEvent(h, nil)
 		require.Error(t, err, "it is closed")
 	})
 }
@@ -86,23 +84,23 @@ func TestOpenedEventSimulated(t *testing.T) {
 	here, err := importer.OpenDevice(0)
 	require.NoError(t, err)
 
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: there})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: there})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
 	opened, err := here.OpenEvent(h, nil)
 	require.NoError(t, err)
 	defer opened.Close()
 
-	s := newStream(t, there, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, there, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
-	require.False(t, query(t, opened))
-	local := newStream(t, here, nil)
+	require.False(t, testgpu.Query(t, opened))
+	local := testgpu.NewStream(t, here, nil)
 	require.NoError(t, local.WaitEvent(opened))
-	require.False(t, query(t, local))
+	require.False(t, testgpu.Query(t, local))
 	release()
 	require.NoError(t, local.Synchronize())
-	require.True(t, query(t, opened))
+	require.True(t, testgpu.Query(t, opened))
 	_, err = opened.ElapsedTime(opened)
 	require.ErrorIs(t, err, cuda.ErrNotTimed)
 	require.NoError(t, opened.Record(local), "the importer may record it")
@@ -112,61 +110,63 @@ func TestOpenedEventSimulated(t *testing.T) {
 // The importer's view, between two real processes: the parent holds a stream,
 // records its event and lets the child's stream wait for it.
 func TestOpenedEventReal(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, d, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
 
-	child := startChild(t, nil, "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), os.Args[0], "-test.run=^TestOpenedEventChild$", "-test.v")
-	require.Equal(t, "waiting", child.says())
-	time.Sleep(soon)
+	child := testgpu.StartSelf(t, "TestOpenedEventChild", "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]))
+	require.Equal(t, "waiting", child.Says())
+	time.Sleep(testgpu.Soon)
 	release()
-	require.Equal(t, "released", child.says())
-	child.end()
+	require.Equal(t, "released", child.Says())
+	child.End()
 }
 
 // The same with PyTorch in the other process, and the reverse: PyTorch's event,
 // opened here.
 func TestOpenedEventPyTorch(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	if err := exec.Command("python3", "-c", "import torch").Run(); err != nil {
 		t.Skip("python3 with torch is not here")
 	}
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, d, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
 
-	child := startChild(t, strings.NewReader(torchScript), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), "python3", "-")
-	require.Equal(t, "waiting", child.says())
-	time.Sleep(soon)
+	python := exec.CommandContext(t.Context(), "python3", "-c", torchScript)
+	python.Env = append(os.Environ(), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]))
+	child := testgpu.StartChild(t, python)
+	require.Equal(t, "waiting", child.Says())
+	time.Sleep(testgpu.Soon)
 	release()
-	require.Equal(t, "released", child.says())
-	theirs, err := hex.DecodeString(child.says())
+	require.Equal(t, "released", child.Says())
+	theirs, err := hex.DecodeString(child.Says())
 	require.NoError(t, err)
 	opened, err := cuda.EventFromIPCHandle(d, theirs)
 	require.NoError(t, err)
 	defer opened.Close()
-	require.False(t, query(t, opened), "PyTorch's stream is busy")
+	require.False(t, testgpu.Query(t, opened), "PyTorch's stream is busy")
 	require.NoError(t, opened.Wait(s))
 	require.NoError(t, opened.SynchronizeContext(t.Context()))
 	require.NoError(t, s.Synchronize())
-	child.end()
+	child.End()
 }
 
 // torchScript waits for the event that it is given, and then shares one of its
 // own, recorded behind half a second of work.
 const torchScript = `
-import os, torch
+import os, sys, torch
 def say(text): print("child: " + text, flush=True)
 device = torch.device("cuda", 0)
 s = torch.cuda.Stream(device)
@@ -184,65 +184,28 @@ with torch.cuda.stream(s):
     own.record(s)
 say(own.ipc_handle().hex())
 s.synchronize()
-import time; time.sleep(1)  # the event must outlive its use by the parent
+sys.stdin.read()  # the event must outlive its use by the parent
 `
-
-// child is another process that prints lines for its parent.
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	out   io.Reader
-}
-
-func startChild(t *testing.T, stdin io.Reader, env string, name string, args ...string) *child {
-	c := &child{t: t, cmd: exec.CommandContext(t.Context(), name, args...)}
-	c.cmd.Env = append(os.Environ(), env)
-	c.cmd.Stdin = stdin
-	c.cmd.Stderr = os.Stderr
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.cmd.Start())
-	c.out, c.lines = out, bufio.NewScanner(out)
-	return c
-}
-
-// says returns the child's next line for its parent.
-func (c *child) says() string {
-	c.t.Helper()
-	for c.lines.Scan() {
-		if text, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {
-			return text
-		}
-	}
-	c.t.Fatal("the child has ended")
-	return ""
-}
-
-func (c *child) end() {
-	_, _ = io.Copy(io.Discard, c.out)
-	require.NoError(c.t, c.cmd.Wait())
-}
 
 func TestOpenedEventChild(t *testing.T) {
 	handle, err := hex.DecodeString(os.Getenv("PURECUDA_TEST_IPC_HANDLE"))
 	if err != nil || len(handle) == 0 {
 		t.Skip("runs as the child of TestOpenedEventReal")
 	}
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
 	e, err := cuda.EventFromIPCHandle(d, handle)
 	require.NoError(t, err)
 	defer e.Close()
-	s := newStream(t, d, nil)
-	require.False(t, query(t, e))
+	s := testgpu.NewStream(t, d, nil)
+	require.False(t, testgpu.Query(t, e))
 	require.NoError(t, s.WaitEvent(e))
-	require.False(t, query(t, s))
+	require.False(t, testgpu.Query(t, s))
 	_, err = e.ElapsedTime(e)
 	require.ErrorIs(t, err, cuda.ErrNotTimed)
-	fmt.Println("child: waiting")
+	testgpu.Say("waiting")
 	require.NoError(t, s.Synchronize())
-	fmt.Println("child: released")
+	testgpu.Say("released")
 	require.NoError(t, e.Record(s), "the importer may record it")
 	require.NoError(t, e.Synchronize())
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestKernel(t *testing.T) {
-	rule(t, "01 a kernel tells its attributes and takes some", 1, func(t *testing.T, b *backend) {
-		k := kernel(t, ours(t, b.dev()), "purecuda_matmul")
+	testgpu.Rule(t, "01 a kernel tells its attributes and takes some", 1, func(t *testing.T, b *testgpu.Backend) {
+		k := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_matmul")
 		require.Equal(t, "purecuda_matmul", k.Name())
 		require.Equal(t, "cuda.Kernel(device 0, purecuda_matmul)", k.String())
-		require.Equal(t, b.dev(), k.Module().Device())
+		require.Equal(t, b.Device(), k.Module().Device())
 		require.NotZero(t, k.Handle())
 		require.NotZero(t, k.Module().Handle())
 		for a, want := range map[driver.FuncAttribute]int{
@@ -43,9 +44,9 @@ func TestKernel(t *testing.T) {
 		require.ErrorIs(t, k.SetAttribute(driver.FuncMaxDynamicSharedBytes, 1<<32), cuda.ErrInvalid)
 	})
 
-	rule(t, "01 a kernel tells how many blocks fit", 1, func(t *testing.T, b *backend) {
-		m := ours(t, b.dev())
-		k := kernel(t, m, "purecuda_matmul")
+	testgpu.Rule(t, "01 a kernel tells how many blocks fit", 1, func(t *testing.T, b *testgpu.Backend) {
+		m := testgpu.Kernels(t, b.Device())
+		k := testgpu.Kernel(t, m, "purecuda_matmul")
 		few, err := k.MaxActiveBlocks(256, 0)
 		require.NoError(t, err)
 		require.Positive(t, few)
@@ -60,9 +61,9 @@ func TestKernel(t *testing.T) {
 			require.ErrorIs(t, err, cuda.ErrInvalid)
 		}
 
-		grid, block, err := kernel(t, m, "purecuda_fill").SuggestBlockSize(0)
+		grid, block, err := testgpu.Kernel(t, m, "purecuda_fill").SuggestBlockSize(0)
 		require.NoError(t, err)
-		processors, err := b.dev().Attribute(driver.AttributeMultiprocessorCount)
+		processors, err := b.Device().Attribute(driver.AttributeMultiprocessorCount)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, grid, processors)
 		require.Zero(t, block%32)
@@ -74,10 +75,10 @@ func TestKernel(t *testing.T) {
 		require.ErrorIs(t, err, cuda.ErrInvalid)
 	})
 
-	rule(t, "24 kernels of a closed module say so", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		m := ours(t, b.dev())
-		k := kernel(t, m, "purecuda_empty")
+	testgpu.Rule(t, "24 kernels of a closed module say so", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		m := testgpu.Kernels(t, b.Device())
+		k := testgpu.Kernel(t, m, "purecuda_empty")
 		p, err := k.Prepare()
 		require.NoError(t, err)
 		require.NoError(t, p.Launch(s, one))
@@ -96,12 +97,12 @@ func TestKernel(t *testing.T) {
 		}
 	})
 
-	rule(t, "24 a launch with a closed buffer or stream says so", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		x, err := cuda.Alloc[uint32](b.dev(), 1)
+	testgpu.Rule(t, "24 a launch with a closed buffer or stream says so", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		x, err := cuda.Alloc[uint32](b.Device(), 1)
 		require.NoError(t, err)
-		wrong := alloc[uint32](t, b.dev(), 1)
-		check, err := kernel(t, ours(t, b.dev()), "purecuda_check").Prepare(wrong, uint64(1), uint32(0), x)
+		wrong := testgpu.Alloc[uint32](t, b.Device(), 1)
+		check, err := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_check").Prepare(wrong, uint64(1), uint32(0), x)
 		require.NoError(t, err)
 		require.NoError(t, check.Launch(s, one))
 		require.ErrorIs(t, check.Launch(nil, one), cuda.ErrInvalid)
@@ -109,7 +110,7 @@ func TestKernel(t *testing.T) {
 		err = check.Launch(s, one)
 		require.ErrorIs(t, err, cuda.ErrClosed)
 		require.ErrorContains(t, err, "kernel purecuda_check: a buffer of argument 3")
-		closed, err := b.dev().NewStream(nil)
+		closed, err := b.Device().NewStream(nil)
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())
 		require.NoError(t, check.Set(3, wrong))
@@ -119,15 +120,15 @@ func TestKernel(t *testing.T) {
 
 	// The kernel writes behind a hold on another stream than the buffer's own. Its
 	// memory is freed and asked for again at once.
-	rule(t, "29 memory that a kernel on another stream uses is not given back", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "29 memory that a kernel on another stream uses is not given back", 1, func(t *testing.T, b *testgpu.Backend) {
 		const n = 1 << 16
-		home, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		fill := kernel(t, ours(t, b.dev()), "purecuda_fill")
-		out := allocHost[uint32](t, b.dev(), n)
+		home, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+		fill := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_fill")
+		out := testgpu.AllocHost[uint32](t, b.Device(), n)
 		x, err := cuda.AllocAsync[uint32](home, n)
 		require.NoError(t, err)
 		require.NoError(t, other.WaitStream(home))
-		release := hold(t, other)
+		release := testgpu.Hold(t, other)
 		require.NoError(t, fill.Launch(other, cuda.Grid1D(n, 256), x, uint64(n), uint32(1)))
 		require.NoError(t, x.Close())
 		again, err := cuda.AllocAsync[uint32](home, n)
@@ -137,37 +138,37 @@ func TestKernel(t *testing.T) {
 		require.NotEqual(t, x.Pointer(), again.Pointer())
 		require.NoError(t, home.Synchronize(), "it waits for nobody")
 		release()
-		require.NoError(t, b.dev().Synchronize())
+		require.NoError(t, b.Device().Synchronize())
 		for _, v := range out.Slice() {
 			require.Equal(t, uint32(2), v)
 		}
 		require.NoError(t, again.Close())
 	})
 
-	rule(t, "29 pinned memory that a kernel uses is not given back", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		fill := kernel(t, ours(t, b.dev()), "purecuda_fill")
-		x, err := cuda.AllocHost[uint32](b.dev(), 4, nil)
+	testgpu.Rule(t, "29 pinned memory that a kernel uses is not given back", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		fill := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_fill")
+		x, err := cuda.AllocHost[uint32](b.Device(), 4, nil)
 		require.NoError(t, err)
 		slice := x.Slice()
-		release := hold(t, s)
+		release := testgpu.Hold(t, s)
 		type args = struct{ x *cuda.HostBuffer[uint32] }
 		require.NoError(t, fill.Launch(s, one, args{x}, uint64(4), uint32(9)))
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
-		returns(t, func() { require.NoError(t, x.Close()) })
+		testgpu.Returns(t, func() { require.NoError(t, x.Close()) })
 		slice[0] = 1 // still there
 		release()
 		require.NoError(t, s.Synchronize())
 	})
 
-	rule(t, "23 a graph keeps the module and the buffers of its kernels", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		out := allocHost[uint32](t, b.dev(), 1)
-		x, err := cuda.Alloc[uint32](b.dev(), 1)
+	testgpu.Rule(t, "23 a graph keeps the module and the buffers of its kernels", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		out := testgpu.AllocHost[uint32](t, b.Device(), 1)
+		x, err := cuda.Alloc[uint32](b.Device(), 1)
 		require.NoError(t, err)
-		m := ours(t, b.dev())
-		fill, err := kernel(t, m, "purecuda_fill").Prepare(x, uint64(1), uint32(1))
+		m := testgpu.Kernels(t, b.Device())
+		fill, err := testgpu.Kernel(t, m, "purecuda_fill").Prepare(x, uint64(1), uint32(1))
 		require.NoError(t, err)
 		g, err := s.Capture(func() error {
 			return errors.Join(fill.Launch(s, one), fill.Set(2, uint32(5)), fill.Launch(s, one), cuda.Copy(s, out, x))
@@ -179,7 +180,7 @@ func TestKernel(t *testing.T) {
 		defer exec.Close()
 		require.NoError(t, m.Close())
 		require.NoError(t, x.Close())
-		require.Equal(t, 1, b.drv.Stats().Modules)
+		require.Equal(t, 1, b.Driver.Stats().Modules)
 		out.Slice()[0] = 0
 		require.NoError(t, exec.Launch(s))
 		require.NoError(t, s.Synchronize())
@@ -191,7 +192,7 @@ func TestKernel(t *testing.T) {
 // Closing a module, a buffer and a stream races with launches: each works or says
 // closed.
 func TestLaunchRacesClose(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	for range 100 {
 		m, err := d.LoadModule([]byte(kernels.PTX))
 		require.NoError(t, err)
@@ -199,7 +200,7 @@ func TestLaunchRacesClose(t *testing.T) {
 		require.NoError(t, err)
 		x, err := cuda.AllocAsync[uint32](d.DefaultStream(), 1)
 		require.NoError(t, err)
-		k := kernel(t, m, "purecuda_fill")
+		k := testgpu.Kernel(t, m, "purecuda_fill")
 		p, err := k.Prepare(x, uint64(1), uint32(1))
 		require.NoError(t, err)
 		var wg sync.WaitGroup
@@ -224,7 +225,7 @@ func TestLaunchRacesClose(t *testing.T) {
 // A prepared kernel keeps what it needs from being collected, and nothing keeps
 // that afterwards.
 func TestPreparedKernelKeepsItsObjects(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	prepare := func() *cuda.PreparedKernel {
 		m, err := d.LoadModule([]byte(kernels.PTX))
 		require.NoError(t, err)
@@ -232,7 +233,7 @@ func TestPreparedKernelKeepsItsObjects(t *testing.T) {
 		require.NoError(t, err)
 		part, err := x.Range(1, 2)
 		require.NoError(t, err)
-		p, err := kernel(t, m, "purecuda_affine").Prepare(struct {
+		p, err := testgpu.Kernel(t, m, "purecuda_affine").Prepare(struct {
 			dst, src      *cuda.Buffer[float32]
 			scale, offset float32
 			n             uint64
@@ -250,11 +251,11 @@ func TestPreparedKernelKeepsItsObjects(t *testing.T) {
 	require.Equal(t, cuda.Stats{Modules: 1, Buffers: 1}, d.Driver().Stats())
 	runtime.KeepAlive(p)
 	p = nil
-	eventually(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 2} })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 2} })
 }
 
 func TestNilKernels(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	s := d.DefaultStream()
 	var m *cuda.Module
 	var k *cuda.Kernel
@@ -273,13 +274,13 @@ func TestNilKernels(t *testing.T) {
 
 // The PTX of the examples is right on a real device too.
 func TestScalePTX(t *testing.T) {
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
-	s, n := newStream(t, d, nil), 1001
-	x, out := randoms(t, d, n), allocHost[float32](t, d, n)
-	on := alloc[float32](t, d, n)
+	s, n := testgpu.NewStream(t, d, nil), 1001
+	x, out := randoms(t, d, n), testgpu.AllocHost[float32](t, d, n)
+	on := testgpu.Alloc[float32](t, d, n)
 	require.NoError(t, cuda.Copy(s, on, x))
-	scale := kernel(t, loadModule(t, d, scalePTX), "scale")
+	scale := testgpu.Kernel(t, testgpu.LoadModule(t, d, scalePTX), "scale")
 	require.NoError(t, scale.Launch(s, cuda.Grid1D(n, 256), on, float32(3), uint64(n-1)))
 	require.NoError(t, cuda.Copy(s, out, on))
 	require.NoError(t, s.Synchronize())

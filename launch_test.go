@@ -15,19 +15,17 @@ import (
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// ours loads the kernels of internal/kernels.
-func ours(t testing.TB, d *cuda.Device) *cuda.Module { return loadModule(t, d, []byte(kernels.PTX)) }
-
 func TestLaunch(t *testing.T) {
-	rule(t, "01 kernels run in the order of their stream", 1, func(t *testing.T, b *backend) {
-		m := ours(t, b.dev())
-		fill, check := kernel(t, m, "purecuda_fill"), kernel(t, m, "purecuda_check")
+	testgpu.Rule(t, "01 kernels run in the order of their stream", 1, func(t *testing.T, b *testgpu.Backend) {
+		m := testgpu.Kernels(t, b.Device())
+		fill, check := testgpu.Kernel(t, m, "purecuda_fill"), testgpu.Kernel(t, m, "purecuda_check")
 		n := 1<<16 + 3
 		c := cuda.Grid1D(n, 256)
-		for _, s := range []*cuda.Stream{newStream(t, b.dev(), nil), b.dev().DefaultStream()} {
-			x, wrong := alloc[uint32](t, b.dev(), n), allocHost[uint32](t, b.dev(), 2)
+		for _, s := range []*cuda.Stream{testgpu.NewStream(t, b.Device(), nil), b.Device().DefaultStream()} {
+			x, wrong := testgpu.Alloc[uint32](t, b.Device(), n), testgpu.AllocHost[uint32](t, b.Device(), 2)
 			clear(wrong.Slice())
 			second, err := wrong.Range(1, 2)
 			require.NoError(t, err)
@@ -40,10 +38,10 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 
-	rule(t, "01 a kernel adds vectors", 1, func(t *testing.T, b *backend) {
-		s, n := newStream(t, b.dev(), nil), 1001
-		x, y, sum := randoms(t, b.dev(), n), randoms(t, b.dev(), n), allocHost[float32](t, b.dev(), n)
-		add := kernel(t, ours(t, b.dev()), "purecuda_add")
+	testgpu.Rule(t, "01 a kernel adds vectors", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, n := testgpu.NewStream(t, b.Device(), nil), 1001
+		x, y, sum := randoms(t, b.Device(), n), randoms(t, b.Device(), n), testgpu.AllocHost[float32](t, b.Device(), n)
+		add := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_add")
 		require.NoError(t, add.Launch(s, cuda.Grid1D(n, 128), sum, x, y, uint64(n)))
 		require.NoError(t, s.Synchronize())
 		for i := range n {
@@ -51,16 +49,16 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 
-	rule(t, "01 a kernel takes a struct with buffers", 1, func(t *testing.T, b *backend) {
-		s, n := newStream(t, b.dev(), nil), 100
-		src, dst, out := randoms(t, b.dev(), n), alloc[float32](t, b.dev(), n), allocHost[float32](t, b.dev(), n)
+	testgpu.Rule(t, "01 a kernel takes a struct with buffers", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, n := testgpu.NewStream(t, b.Device(), nil), 100
+		src, dst, out := randoms(t, b.Device(), n), testgpu.Alloc[float32](t, b.Device(), n), testgpu.AllocHost[float32](t, b.Device(), n)
 		type args struct {
 			dst           *cuda.Buffer[float32]
 			src           *cuda.HostBuffer[float32]
 			scale, offset float32
 			n             uint64
 		}
-		affine := kernel(t, ours(t, b.dev()), "purecuda_affine")
+		affine := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_affine")
 		require.NoError(t, affine.Launch(s, cuda.Grid1D(n, 32), args{dst, src, 4, 0.5, uint64(n)}))
 		require.NoError(t, cuda.Copy(s, out, dst))
 		require.NoError(t, s.Synchronize())
@@ -69,17 +67,17 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 
-	rule(t, "01 a kernel multiplies matrices", 1, func(t *testing.T, b *backend) {
-		matmul := kernel(t, ours(t, b.dev()), "purecuda_matmul")
+	testgpu.Rule(t, "01 a kernel multiplies matrices", 1, func(t *testing.T, b *testgpu.Backend) {
+		matmul := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_matmul")
 		for _, size := range [][3]int{{1, 1, 1}, {64, 64, 16}, {65, 67, 33}, {130, 3, 200}, {2, 129, 1}} {
-			t.Run(fmt.Sprint(size), func(t *testing.T) { multiplies(t, b.dev(), matmul, size[0], size[1], size[2]) })
+			t.Run(fmt.Sprint(size), func(t *testing.T) { multiplies(t, b.Device(), matmul, size[0], size[1], size[2]) })
 		}
 	})
 
-	rule(t, "20 elapsed time is that of the kernel", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		start, end := newEvent(t, timed()), newEvent(t, timed())
-		spin, err := kernel(t, ours(t, b.dev()), "purecuda_spin").Prepare(uint64(5 * time.Millisecond))
+	testgpu.Rule(t, "20 elapsed time is that of the kernel", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		start, end := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
+		spin, err := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_spin").Prepare(uint64(5 * time.Millisecond))
 		require.NoError(t, err)
 		require.NoError(t, start.Record(s))
 		for range 3 {
@@ -93,15 +91,15 @@ func TestLaunch(t *testing.T) {
 		require.Less(t, d, 50*time.Millisecond)
 	})
 
-	rule(t, "01 the blocks of a cooperative launch run at once", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		meet := kernel(t, ours(t, b.dev()), "purecuda_rendezvous")
+	testgpu.Rule(t, "01 the blocks of a cooperative launch run at once", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		meet := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_rendezvous")
 		each, err := meet.MaxActiveBlocks(128, 0)
 		require.NoError(t, err)
-		processors, err := b.dev().Attribute(driver.AttributeMultiprocessorCount)
+		processors, err := b.Device().Attribute(driver.AttributeMultiprocessorCount)
 		require.NoError(t, err)
 		n := each * processors
-		counter, arrived := alloc[uint32](t, b.dev(), 1), allocHost[uint32](t, b.dev(), n)
+		counter, arrived := testgpu.Alloc[uint32](t, b.Device(), 1), testgpu.AllocHost[uint32](t, b.Device(), n)
 		clear(arrived.Slice())
 		require.NoError(t, cuda.Fill(s, counter, 0))
 		c := cuda.LaunchConfig{Grid: cuda.Dim3{X: n}, Block: cuda.Dim3{X: 128}, Cooperative: true}
@@ -117,22 +115,22 @@ func TestLaunch(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("%d blocks of [128 1 1] threads fit on the device at once, the grid has [%d 1 1]", n, n+1))
 	})
 
-	rule(t, "09 a kernel runs on streams of its own device", 2, func(t *testing.T, b *backend) {
-		s0, s1 := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
-		on1 := kernel(t, ours(t, b.devices[1]), "purecuda_empty")
+	testgpu.Rule(t, "09 a kernel runs on streams of its own device", 2, func(t *testing.T, b *testgpu.Backend) {
+		s0, s1 := testgpu.NewStream(t, b.Devices[0], nil), testgpu.NewStream(t, b.Devices[1], nil)
+		on1 := testgpu.Kernel(t, testgpu.Kernels(t, b.Devices[1]), "purecuda_empty")
 		require.NoError(t, on1.Launch(s1, one))
-		for _, s := range []*cuda.Stream{s0, b.devices[0].DefaultStream()} {
+		for _, s := range []*cuda.Stream{s0, b.Devices[0].DefaultStream()} {
 			err := on1.Launch(s, one)
 			require.ErrorIs(t, err, cuda.ErrDeviceMismatch)
 			require.ErrorContains(t, err, "of device 1, the stream of device 0")
 		}
-		_, other := simulatedDevice(t, nil)
-		require.ErrorIs(t, on1.Launch(newStream(t, other, nil), one), cuda.ErrDeviceMismatch)
+		_, other := testgpu.SimulatedDevice(t, nil)
+		require.ErrorIs(t, on1.Launch(testgpu.NewStream(t, other, nil), one), cuda.ErrDeviceMismatch)
 	})
 
-	rule(t, "01 a launch that the device cannot do says why", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		k := kernel(t, ours(t, b.dev()), "purecuda_empty")
+	testgpu.Rule(t, "01 a launch that the device cannot do says why", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		k := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_empty")
 		block := func(x, y, z int) cuda.LaunchConfig {
 			return cuda.LaunchConfig{Grid: cuda.Dim3{X: 1}, Block: cuda.Dim3{X: x, Y: y, Z: z}}
 		}
@@ -151,7 +149,7 @@ func TestLaunch(t *testing.T) {
 
 // randoms returns numbers between -1 and 1.
 func randoms(t testing.TB, d *cuda.Device, n int) *cuda.HostBuffer[float32] {
-	b := allocHost[float32](t, d, n)
+	b := testgpu.AllocHost[float32](t, d, n)
 	for i := range b.Slice() {
 		b.Slice()[i] = 2*rand.Float32() - 1
 	}
@@ -161,8 +159,8 @@ func randoms(t testing.TB, d *cuda.Device, n int) *cuda.HostBuffer[float32] {
 // multiplies compares with a product in float64. Each of k products and k sums in
 // float32 is off by half an ulp at most, of at most the sum of what is added up.
 func multiplies(t *testing.T, d *cuda.Device, matmul *cuda.Kernel, m, n, k int) {
-	s := newStream(t, d, nil)
-	x, y, z := randoms(t, d, m*k), randoms(t, d, k*n), allocHost[float32](t, d, m*n)
+	s := testgpu.NewStream(t, d, nil)
+	x, y, z := randoms(t, d, m*k), randoms(t, d, k*n), testgpu.AllocHost[float32](t, d, m*n)
 	c := cuda.LaunchConfig{Grid: cuda.Dim3{X: (n + 63) / 64, Y: (m + 63) / 64}, Block: cuda.Dim3{X: 256}}
 	require.NoError(t, matmul.Launch(s, c, z, x, y, uint32(m), uint32(n), uint32(k)))
 	require.NoError(t, s.Synchronize())
@@ -179,14 +177,14 @@ func multiplies(t *testing.T, d *cuda.Device, matmul *cuda.Kernel, m, n, k int) 
 }
 
 func TestLaunchConfig(t *testing.T) {
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		api.LaunchKernel = func(driver.Func, uint32, uint32, uint32, uint32, uint32, uint32, uint32, driver.Stream, unsafe.Pointer, unsafe.Pointer) driver.Result {
 			t.Error("the driver has seen it")
 			return driver.Success
 		}
 	})
-	s := newStream(t, d, nil)
-	k := kernel(t, ours(t, d), "purecuda_empty")
+	s := testgpu.NewStream(t, d, nil)
+	k := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_empty")
 	x := cuda.Dim3{X: 1}
 	for _, c := range []struct {
 		says string
@@ -215,18 +213,18 @@ func TestLaunchConfig(t *testing.T) {
 // One prepared kernel is launched by many goroutines at once, each on a stream of
 // its own and all on one.
 func TestPreparedKernelIsShared(t *testing.T) {
-	rule(t, "01 goroutines share a prepared kernel", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "01 goroutines share a prepared kernel", 1, func(t *testing.T, b *testgpu.Backend) {
 		const goroutines, rounds, n = 8, 50, 1000
-		src, wrong := alloc[uint32](t, b.dev(), n), allocHost[uint32](t, b.dev(), 1)
+		src, wrong := testgpu.Alloc[uint32](t, b.Device(), n), testgpu.AllocHost[uint32](t, b.Device(), 1)
 		clear(wrong.Slice())
-		common := newStream(t, b.dev(), nil)
+		common := testgpu.NewStream(t, b.Device(), nil)
 		require.NoError(t, cuda.Fill(common, src, 1))
 		require.NoError(t, common.Synchronize())
-		count, err := kernel(t, ours(t, b.dev()), "purecuda_check").Prepare(src, uint64(n), uint32(2), wrong)
+		count, err := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_check").Prepare(src, uint64(n), uint32(2), wrong)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range goroutines {
-			own := newStream(t, b.dev(), nil)
+			own := testgpu.NewStream(t, b.Device(), nil)
 			wg.Go(func() {
 				for range rounds {
 					for _, s := range []*cuda.Stream{own, common} {
@@ -238,7 +236,7 @@ func TestPreparedKernelIsShared(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.NoError(t, b.dev().Synchronize())
+		require.NoError(t, b.Device().Synchronize())
 		require.Equal(t, uint32(2*goroutines*rounds*n), wrong.Slice()[0])
 	})
 }
@@ -254,7 +252,7 @@ func TestKernelFails(t *testing.T) {
 	require.NoError(t, err)
 	m, err := d.LoadModule([]byte(kernels.PTX))
 	require.NoError(t, err)
-	k := kernel(t, m, "purecuda_trap")
+	k := testgpu.Kernel(t, m, "purecuda_trap")
 	s := d.DefaultStream()
 	require.NoError(t, k.Launch(s, one))
 	require.ErrorIs(t, s.Synchronize(), cuda.ErrDeviceLost)

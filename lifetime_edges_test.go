@@ -8,46 +8,47 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Memory whose home is unusual, or which is used from far away.
 func TestLifetimeEdges(t *testing.T) {
-	rule(t, "29 a home of others, destroyed before the memory is closed", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		api, out := b.drv.API(), allocHost[uint32](t, d, lifeSize)
+	testgpu.Rule(t, "29 a home of others, destroyed before the memory is closed", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		api, out := b.Driver.API(), testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 		var native driver.Stream
-		require.Equal(t, driver.Success, inContext(d, func() (r driver.Result) {
+		require.Equal(t, driver.Success, testgpu.InContext(d, func() (r driver.Result) {
 			native, r = api.StreamCreateWithPriority(driver.StreamNonBlocking, 0)
 			return r
 		}))
 		external, err := d.ExternalStream(native)
 		require.NoError(t, err)
-		buf := filled(t, external, 1)
-		release := hold(t, external)
+		buf := testgpu.Filled(t, external, 1)
+		release := testgpu.Hold(t, external)
 		require.NoError(t, cuda.Copy(external, out, buf))
-		done := newEvent(t, nil)
+		done := testgpu.NewEvent(t, nil)
 		require.NoError(t, done.Record(external))
 		require.NoError(t, external.Close())
 		require.Equal(t, driver.Success, api.StreamDestroy(native))
 
 		var again *cuda.Buffer[uint32]
-		made := calls.during(func() { again = closeAndAskAgain(t, d.DefaultStream(), buf) })
+		made := calls.During(func() { again = testgpu.CloseAndAllocate(t, d.DefaultStream(), buf) })
 		require.Zero(t, made["MemFreeAsync"], "it is used")
 		release()
 		require.NoError(t, done.Synchronize())
-		all(t, 1, out.Slice())
-		holds(t, d.DefaultStream(), again, 2)
+		testgpu.RequireAll(t, 1, out.Slice())
+		testgpu.RequireFilled(t, d.DefaultStream(), again, 2)
 	})
 
-	rule(t, "29 a wrapper of the home is the home", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		home := newStream(t, b.dev(), nil)
-		wrapper, err := b.dev().ExternalStream(home.Handle())
+	testgpu.Rule(t, "29 a wrapper of the home is the home", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		home := testgpu.NewStream(t, b.Device(), nil)
+		wrapper, err := b.Device().ExternalStream(home.Handle())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, wrapper.Close()) }()
-		buf := allocAsync[uint32](t, home, 16)
-		made := calls.during(func() {
+		buf := testgpu.AllocAsync[uint32](t, home, 16)
+		made := calls.During(func() {
 			require.NoError(t, cuda.Fill(wrapper, buf, 1))
 			require.NoError(t, cuda.Fill(wrapper, buf, 2))
 			require.NoError(t, buf.Close())
@@ -56,32 +57,32 @@ func TestLifetimeEdges(t *testing.T) {
 		require.Equal(t, 1, made["MemFreeAsync"])
 	})
 
-	rule(t, "29 plain memory read by another device", 2, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		home, reader := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
-		out, buf := allocHost[uint32](t, b.devices[1], lifeSize), alloc[uint32](t, b.devices[0], lifeSize)
+	testgpu.Rule(t, "29 plain memory read by another device", 2, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		home, reader := testgpu.NewStream(t, b.Devices[0], nil), testgpu.NewStream(t, b.Devices[1], nil)
+		out, buf := testgpu.AllocHost[uint32](t, b.Devices[1], testgpu.FilledSize), testgpu.Alloc[uint32](t, b.Devices[0], testgpu.FilledSize)
 		require.NoError(t, cuda.Fill(home, buf, 1))
 		require.NoError(t, home.Synchronize())
-		release := hold(t, reader)
+		release := testgpu.Hold(t, reader)
 		require.NoError(t, cuda.Copy(reader, out, buf))
 		closed := make(chan error, 1)
 		go func() { closed <- buf.Close() }()
 		select {
 		case err := <-closed:
 			t.Fatal("did not wait for the reader:", err)
-		case <-time.After(soon):
+		case <-time.After(testgpu.Soon):
 		}
-		require.Zero(t, calls.count("MemFree"))
+		require.Zero(t, calls.Count("MemFree"))
 		release()
-		returns(t, func() { require.NoError(t, <-closed) })
-		require.Equal(t, 1, calls.count("MemFree"))
+		testgpu.Returns(t, func() { require.NoError(t, <-closed) })
+		require.Equal(t, 1, calls.Count("MemFree"))
 		require.NoError(t, reader.Synchronize())
-		all(t, 1, out.Slice())
+		testgpu.RequireAll(t, 1, out.Slice())
 	})
 
-	rule(t, "09 work on another device's pool memory", 2, func(t *testing.T, b *backend) {
-		home, s := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
-		from, to := filled(t, home, 1), filled(t, home, 0)
+	testgpu.Rule(t, "09 work on another device's pool memory", 2, func(t *testing.T, b *testgpu.Backend) {
+		home, s := testgpu.NewStream(t, b.Devices[0], nil), testgpu.NewStream(t, b.Devices[1], nil)
+		from, to := testgpu.Filled(t, home, 1), testgpu.Filled(t, home, 0)
 		require.NoError(t, s.WaitStream(home))
 		for _, c := range []struct {
 			name string
@@ -90,7 +91,7 @@ func TestLifetimeEdges(t *testing.T) {
 		}{
 			{"copy", 1, func() error { return cuda.Copy(s, to, from) }},
 			{"fill", 2, func() error { return cuda.Fill(s, to, 2) }},
-			{"copy 2d", 1, func() error { return cuda.Copy2D(s, to, 256, from, 256, 256, lifeSize/256) }},
+			{"copy 2d", 1, func() error { return cuda.Copy2D(s, to, 256, from, 256, 256, testgpu.FilledSize/256) }},
 		} {
 			err := c.work()
 			if c.name == "fill" && err != nil { // the driver may want more than the copies need
@@ -99,16 +100,16 @@ func TestLifetimeEdges(t *testing.T) {
 			}
 			require.NoError(t, err, c.name)
 			require.NoError(t, home.WaitStream(s))
-			holds(t, home, to, c.want)
+			testgpu.RequireFilled(t, home, to, c.want)
 		}
 	})
 }
 
 func TestCapturesOfOthers(t *testing.T) {
 	// raw captures s by the driver's own functions.
-	raw := func(t *testing.T, b *backend, s *cuda.Stream, f func()) {
+	raw := func(t *testing.T, b *testgpu.Backend, s *cuda.Stream, f func()) {
 		t.Helper()
-		api := b.drv.API()
+		api := b.Driver.API()
 		require.Equal(t, driver.Success, api.StreamBeginCapture(s.Handle(), driver.CaptureModeRelaxed))
 		f()
 		g, r := api.StreamEndCapture(s.Handle())
@@ -122,35 +123,35 @@ func TestCapturesOfOthers(t *testing.T) {
 	}{
 		{"WaitStream", func(t *testing.T, s, other *cuda.Stream) { require.NoError(t, s.WaitStream(other)) }},
 		{"an event", func(t *testing.T, s, other *cuda.Stream) {
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(other))
 			require.NoError(t, e.Wait(s))
 		}},
 	} {
-		rule(t, "29 "+c.name+" in a capture of others is no join", 1, func(t *testing.T, b *backend) {
-			b, calls := counted(t, b, nil)
-			d := b.dev()
-			home, user := newStream(t, d, nil), newStream(t, d, nil)
-			out, buf := allocHost[uint32](t, d, lifeSize), filled(t, home, 1)
+		testgpu.Rule(t, "29 "+c.name+" in a capture of others is no join", 1, func(t *testing.T, b *testgpu.Backend) {
+			b, calls := testgpu.Counted(t, b, nil)
+			d := b.Device()
+			home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+			out, buf := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize), testgpu.Filled(t, home, 1)
 			require.NoError(t, user.WaitStream(home))
-			release := hold(t, user)
+			release := testgpu.Hold(t, user)
 			require.NoError(t, cuda.Copy(user, out, buf))
 			raw(t, b, user, func() {
 				c.wait(t, home, user)
 				c.wait(t, user, home)
 			})
 			var again *cuda.Buffer[uint32]
-			made := calls.during(func() { again = closeAndAskAgain(t, home, buf) })
+			made := calls.During(func() { again = testgpu.CloseAndAllocate(t, home, buf) })
 			require.Zero(t, made["MemFreeAsync"], "it is used")
 			release()
 			require.NoError(t, user.Synchronize())
-			all(t, 1, out.Slice())
-			holds(t, home, again, 2)
+			testgpu.RequireAll(t, 1, out.Slice())
+			testgpu.RequireFilled(t, home, again, 2)
 		})
 	}
 
-	rule(t, "23 what a capture of others would make wrong", 1, func(t *testing.T, b *backend) {
-		s, buf := newStream(t, b.dev(), nil), alloc[uint32](t, b.dev(), 1)
+	testgpu.Rule(t, "23 what a capture of others would make wrong", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, buf := testgpu.NewStream(t, b.Device(), nil), testgpu.Alloc[uint32](t, b.Device(), 1)
 		raw(t, b, s, func() {
 			require.ErrorIs(t, cuda.CopyFromSlice(t.Context(), s, buf, []uint32{1}), cuda.ErrCapturing)
 			require.ErrorIs(t, cuda.CopyToSlice(t.Context(), s, make([]uint32, 1), buf), cuda.ErrCapturing)
@@ -158,7 +159,7 @@ func TestCapturesOfOthers(t *testing.T) {
 			require.ErrorIs(t, err, cuda.ErrCapturing)
 		})
 		require.NoError(t, cuda.CopyFromSlice(t.Context(), s, buf, []uint32{1}))
-		holds(t, s, buf, 1)
+		testgpu.RequireFilled(t, s, buf, 1)
 	})
 }
 
@@ -181,10 +182,10 @@ func TestDefaultStreamBesideACapture(t *testing.T) {
 			return other.WaitStream(zero)
 		}},
 	} {
-		rule(t, "23 "+c.name+" on a default stream that a captured one waits for", 1, func(t *testing.T, b *backend) {
-			d := b.dev()
-			s, other := newStream(t, d, &cuda.StreamOptions{SyncWithDefault: true}), newStream(t, d, nil)
-			buf, from, e := alloc[uint32](t, d, 16), alloc[uint32](t, d, 16), newEvent(t, nil)
+		testgpu.Rule(t, "23 "+c.name+" on a default stream that a captured one waits for", 1, func(t *testing.T, b *testgpu.Backend) {
+			d := b.Device()
+			s, other := testgpu.NewStream(t, d, &cuda.StreamOptions{SyncWithDefault: true}), testgpu.NewStream(t, d, nil)
+			buf, from, e := testgpu.Alloc[uint32](t, d, 16), testgpu.Alloc[uint32](t, d, 16), testgpu.NewEvent(t, nil)
 			work := func() error { return c.work(d.DefaultStream(), other, buf, from, e) }
 			g, err := s.Capture(func() error {
 				require.ErrorIs(t, work(), cuda.ErrCapturing)

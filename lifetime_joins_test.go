@@ -10,6 +10,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // joining is what the cases below work with: buf's home is home.
@@ -21,10 +22,14 @@ type joining struct {
 	e                   *cuda.Event
 }
 
-func (j *joining) use()                    { j.ok(cuda.Copy(j.reader, j.out, j.buf)) }
-func (j *joining) ok(err error)            { j.t.Helper(); require.NoError(j.t, err) }
-func (j *joining) record(s *cuda.Stream)   { j.t.Helper(); j.ok(j.e.Record(s)) }
-func (j *joining) wait(s *cuda.Stream)     { j.t.Helper(); j.ok(j.e.Wait(s)) }
+func (j *joining) use() { j.ok(cuda.Copy(j.reader, j.out, j.buf)) }
+
+func (j *joining) ok(err error) { j.t.Helper(); require.NoError(j.t, err) }
+
+func (j *joining) record(s *cuda.Stream) { j.t.Helper(); j.ok(j.e.Record(s)) }
+
+func (j *joining) wait(s *cuda.Stream) { j.t.Helper(); j.ok(j.e.Wait(s)) }
+
 func (j *joining) join(s, to *cuda.Stream) { j.t.Helper(); j.ok(to.WaitStream(s)) }
 
 // capture joins the reader back inside a capture: the graph is never launched.
@@ -81,15 +86,15 @@ func TestLifetimeJoins(t *testing.T) {
 			j.capture(func() { j.record(j.reader); j.wait(j.home) })
 		}, 1},
 	} {
-		rule(t, "29 "+c.name, 1, func(t *testing.T, b *backend) {
-			b, calls := counted(t, b, nil)
-			d := b.dev()
-			j := &joining{t: t, home: newStream(t, d, nil), reader: newStream(t, d, nil), third: newStream(t, d, nil),
-				out: alloc[uint32](t, d, 16), e: newEvent(t, c.opts)}
-			j.buf = allocAsync[uint32](t, j.home, 16)
+		testgpu.Rule(t, "29 "+c.name, 1, func(t *testing.T, b *testgpu.Backend) {
+			b, calls := testgpu.Counted(t, b, nil)
+			d := b.Device()
+			j := &joining{t: t, home: testgpu.NewStream(t, d, nil), reader: testgpu.NewStream(t, d, nil), third: testgpu.NewStream(t, d, nil),
+				out: testgpu.Alloc[uint32](t, d, 16), e: testgpu.NewEvent(t, c.opts)}
+			j.buf = testgpu.AllocAsync[uint32](t, j.home, 16)
 			j.join(j.home, j.reader)
 			c.join(j)
-			made := calls.during(func() { require.NoError(t, j.buf.Close()) })
+			made := calls.During(func() { require.NoError(t, j.buf.Close()) })
 			require.Zero(t, made["StreamWaitEvent"], "no stream waits for a free")
 			require.Equal(t, c.waits, made["EventRecord"])
 			require.Equal(t, c.waits, made["EventQuery"], "which is done")
@@ -98,46 +103,46 @@ func TestLifetimeJoins(t *testing.T) {
 		})
 	}
 
-	rule(t, "29 single-stream use costs nothing", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		home, host := newStream(t, d, nil), allocHost[uint32](t, d, 16)
-		plain := alloc[uint32](t, d, 16)
-		buf := allocAsync[uint32](t, home, 16)
-		require.Equal(t, map[string]int{"MemsetD32Async": 1}, calls.during(func() { require.NoError(t, cuda.Fill(home, buf, 1)) }))
-		require.Equal(t, map[string]int{"MemcpyAsync": 2}, calls.during(func() {
+	testgpu.Rule(t, "29 single-stream use costs nothing", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		home, host := testgpu.NewStream(t, d, nil), testgpu.AllocHost[uint32](t, d, 16)
+		plain := testgpu.Alloc[uint32](t, d, 16)
+		buf := testgpu.AllocAsync[uint32](t, home, 16)
+		require.Equal(t, map[string]int{"MemsetD32Async": 1}, calls.During(func() { require.NoError(t, cuda.Fill(home, buf, 1)) }))
+		require.Equal(t, map[string]int{"MemcpyAsync": 2}, calls.During(func() {
 			require.NoError(t, cuda.Copy(home, plain, buf))
 			require.NoError(t, cuda.Copy(home, host, buf))
 		}))
-		made := calls.during(func() { require.NoError(t, buf.Close()) })
+		made := calls.During(func() { require.NoError(t, buf.Close()) })
 		delete(made, "ThreadExchangeStreamCaptureMode") // for captures of others
 		require.Equal(t, map[string]int{"MemFreeAsync": 1}, made)
 		require.NoError(t, home.Synchronize())
 
-		buf = allocAsync[uint32](t, home, 16) // and beside a capture
-		g, err := newStream(t, d, nil).Capture(func() error { return cuda.Fill(home, buf, 1) })
+		buf = testgpu.AllocAsync[uint32](t, home, 16) // and beside a capture
+		g, err := testgpu.NewStream(t, d, nil).Capture(func() error { return cuda.Fill(home, buf, 1) })
 		require.NoError(t, err)
-		made = calls.during(func() { require.NoError(t, buf.Close()) })
+		made = calls.During(func() { require.NoError(t, buf.Close()) })
 		require.Zero(t, made["EventRecord"]+made["StreamWaitEvent"])
 		require.NoError(t, g.Close())
 		require.NoError(t, home.Synchronize())
 	})
 
-	rule(t, "29 one mark per stream", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		home := newStream(t, d, nil)
+	testgpu.Rule(t, "29 one mark per stream", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		home := testgpu.NewStream(t, d, nil)
 		for n := 1; n <= 3; n++ {
 			users := make([]*cuda.Stream, n)
-			buf := allocAsync[uint32](t, home, 16)
-			made := calls.during(func() {
+			buf := testgpu.AllocAsync[uint32](t, home, 16)
+			made := calls.During(func() {
 				for i := range users {
-					users[i] = newStream(t, d, nil)
+					users[i] = testgpu.NewStream(t, d, nil)
 					require.NoError(t, users[i].WaitStream(home))
 				}
 			})
 			require.Equal(t, n, made["EventRecord"])
-			made = calls.during(func() {
+			made = calls.During(func() {
 				for range 1000 {
 					for _, s := range users {
 						require.NoError(t, cuda.Fill(s, buf, 1))
@@ -146,7 +151,7 @@ func TestLifetimeJoins(t *testing.T) {
 			})
 			require.Equal(t, 1000*n, made["MemsetD32Async"])
 			require.Zero(t, made["EventRecord"])
-			made = calls.during(func() { require.NoError(t, buf.Close()) })
+			made = calls.During(func() { require.NoError(t, buf.Close()) })
 			require.Equal(t, n, made["EventRecord"])
 			require.Zero(t, made["StreamWaitEvent"])
 		}
@@ -156,12 +161,12 @@ func TestLifetimeJoins(t *testing.T) {
 // A wait refers to the record that reached the driver last. When records overlap,
 // or a record and a wait, no join is claimed.
 func TestLifetimeJoinsOverlap(t *testing.T) {
-	rule(t, "29 a record that reaches the driver late", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "29 a record that reaches the driver late", 1, func(t *testing.T, b *testgpu.Backend) {
 		var late driver.Stream
 		inside, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		bare := b.drv.API().EventRecord
-		b, calls := counted(t, b, func(api *driver.API) {
+		bare := b.Driver.API().EventRecord
+		b, calls := testgpu.Counted(t, b, func(api *driver.API) {
 			api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 				if s == late {
 					once.Do(func() { close(inside) })
@@ -181,14 +186,14 @@ func TestLifetimeJoinsOverlap(t *testing.T) {
 		require.NoError(t, <-done)
 		j.wait(j.home) // which is for what third was given
 		late = 0
-		made := calls.during(func() { require.NoError(t, j.buf.Close()) })
+		made := calls.During(func() { require.NoError(t, j.buf.Close()) })
 		require.Equal(t, 1, made["EventRecord"])
 	})
 
-	rule(t, "29 a record before the wait reaches the driver", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "29 a record before the wait reaches the driver", 1, func(t *testing.T, b *testgpu.Backend) {
 		var before func()
-		bare := b.drv.API().StreamWaitEvent
-		b, calls := counted(t, b, func(api *driver.API) {
+		bare := b.Driver.API().StreamWaitEvent
+		b, calls := testgpu.Counted(t, b, func(api *driver.API) {
 			api.StreamWaitEvent = func(s driver.Stream, e driver.Event, flags uint32) driver.Result {
 				if before != nil {
 					before()
@@ -202,14 +207,14 @@ func TestLifetimeJoinsOverlap(t *testing.T) {
 		before = func() { j.record(j.third) }
 		j.wait(j.home)
 		before = nil
-		made := calls.during(func() { require.NoError(t, j.buf.Close()) })
+		made := calls.During(func() { require.NoError(t, j.buf.Close()) })
 		require.Equal(t, 1, made["EventRecord"])
 	})
 
-	rule(t, "29 a capture that begins during a Close", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "29 a capture that begins during a Close", 1, func(t *testing.T, b *testgpu.Backend) {
 		var before func()
-		bare := b.drv.API().EventRecord
-		b, _ = counted(t, b, func(api *driver.API) {
+		bare := b.Driver.API().EventRecord
+		b, _ = testgpu.Counted(t, b, func(api *driver.API) {
 			api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 				if before != nil {
 					before()
@@ -226,7 +231,7 @@ func TestLifetimeJoinsOverlap(t *testing.T) {
 				g, err := j.reader.Capture(func() error { <-closed; return nil })
 				done <- errors.Join(err, g.Close())
 			}()
-			time.Sleep(soon) // the capture must not begin before the record
+			time.Sleep(testgpu.Soon) // the capture must not begin before the record
 		}
 		err := j.buf.Close()
 		close(closed)
@@ -235,11 +240,11 @@ func TestLifetimeJoinsOverlap(t *testing.T) {
 	})
 }
 
-func overlap(t *testing.T, b *backend) *joining {
-	d := b.dev()
-	j := &joining{t: t, home: newStream(t, d, nil), reader: newStream(t, d, nil), third: newStream(t, d, nil),
-		out: alloc[uint32](t, d, 16), e: newEvent(t, nil)}
-	j.buf = allocAsync[uint32](t, j.home, 16)
+func overlap(t *testing.T, b *testgpu.Backend) *joining {
+	d := b.Device()
+	j := &joining{t: t, home: testgpu.NewStream(t, d, nil), reader: testgpu.NewStream(t, d, nil), third: testgpu.NewStream(t, d, nil),
+		out: testgpu.Alloc[uint32](t, d, 16), e: testgpu.NewEvent(t, nil)}
+	j.buf = testgpu.AllocAsync[uint32](t, j.home, 16)
 	j.join(j.home, j.reader)
 	j.record(j.third)
 	return j

@@ -1,7 +1,6 @@
 package cuda_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,43 +8,33 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// amid runs a function once, inside a call of the driver.
-type amid struct{ f atomic.Pointer[func()] }
-
-func (a *amid) next(f func()) { a.f.Store(&f) }
-
-func (a *amid) run() {
-	if f := a.f.Swap(nil); f != nil {
-		(*f)()
-	}
-}
 
 // A capture begins when no call on its stream is under way, and ends when none is: so a use
 // is in the graph, or before or after it, and never between.
 func TestCallsExcludeTheEndsOfACapture(t *testing.T) {
 	for name, inside := range map[string]bool{"begin": false, "end": true} {
-		rule(t, "34 a use at the "+name+" of a capture", 1, func(t *testing.T, b *backend) {
-			var copying amid
-			b, _ = counted(t, b, func(api *driver.API) {
+		testgpu.Rule(t, "34 a use at the "+name+" of a capture", 1, func(t *testing.T, b *testgpu.Backend) {
+			var copying testgpu.Hook
+			b, _ = testgpu.Counted(t, b, func(api *driver.API) {
 				bare := api.MemcpyAsync
 				api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
-					copying.run()
+					copying.Run()
 					r := bare(dst, src, n, s)
-					copying.run()
+					copying.Run()
 					return r
 				}
 			})
-			s, p := newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			p.set(7)
-			require.NoError(t, cuda.Copy(s, p.buf, p.in))
+			s, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
+			p.Set(7)
+			require.NoError(t, cuda.Copy(s, p.Buf, p.In))
 			require.NoError(t, s.Synchronize())
 			inDriver, leave, copied := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			hold := func() { close(inDriver); <-leave }
-			use := func() { copied <- cuda.Copy(s, p.out, p.buf) }
+			use := func() { copied <- cuda.Copy(s, p.Out, p.Buf) }
 			if !inside {
-				copying.next(hold)
+				copying.Next(hold)
 				go use()
 				<-inDriver
 			}
@@ -54,7 +43,7 @@ func TestCallsExcludeTheEndsOfACapture(t *testing.T) {
 				g, err := s.Capture(func() error {
 					close(begun)
 					if inside {
-						copying.next(hold)
+						copying.Next(hold)
 						go use()
 						<-inDriver
 					}
@@ -65,7 +54,7 @@ func TestCallsExcludeTheEndsOfACapture(t *testing.T) {
 				}
 				ended <- g
 			}()
-			time.Sleep(soon)
+			time.Sleep(testgpu.Soon)
 			require.Empty(t, ended)
 			if !inside {
 				select {
@@ -82,26 +71,26 @@ func TestCallsExcludeTheEndsOfACapture(t *testing.T) {
 			require.Equal(t, map[bool]int{false: 0, true: 1}[inside], n)
 			require.NoError(t, g.Close())
 			require.NoError(t, s.Synchronize())
-			p.require(t, map[bool]uint32{false: 7, true: 0}[inside])
+			p.Require(t, map[bool]uint32{false: 7, true: 0}[inside])
 		})
 	}
 }
 
 // A closed stream counts as a user of memory for as long as calls on it are under way.
 func TestClosedStreamsCountTheirLastUse(t *testing.T) {
-	var copying amid
-	gpu, d := simulatedDevice(t, func(api *driver.API) {
+	var copying testgpu.Hook
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.MemcpyAsync = func(dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
-			copying.run()
+			copying.Run()
 			return bare.MemcpyAsync(dst, src, n, s)
 		}
 	})
-	home, third := newStream(t, d, nil), newStream(t, d, nil)
+	home, third := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 	user, err := d.NewStream(nil)
 	require.NoError(t, err)
-	buf := filled(t, home, 1)
-	out, out3 := allocHost[uint32](t, d, lifeSize), allocHost[uint32](t, d, lifeSize)
+	buf := testgpu.Filled(t, home, 1)
+	out, out3 := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize), testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 	require.NoError(t, user.WaitStream(home))
 	require.NoError(t, third.WaitStream(home))
 	require.NoError(t, cuda.Copy(user, out, buf))
@@ -111,15 +100,15 @@ func TestClosedStreamsCountTheirLastUse(t *testing.T) {
 	}
 
 	var release func()
-	copying.next(func() { // on its way to the driver
+	copying.Next(func() { // on its way to the driver
 		require.NoError(t, user.Close())
 		require.NoError(t, cuda.Copy(third, out3, buf), "which drops users that are closed and done")
 		release = gpu.Hold(user)
 	})
 	require.NoError(t, cuda.Copy(user, out, buf))
-	again := closeAndAskAgain(t, home, buf)
+	again := testgpu.CloseAndAllocate(t, home, buf)
 	release()
 	require.NoError(t, d.Synchronize())
-	all(t, 1, out.Slice())
+	testgpu.RequireAll(t, 1, out.Slice())
 	require.NoError(t, again.Close())
 }

@@ -14,15 +14,16 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Memory is allocated, used on other streams that are slow now and then, closed
 // at once, and asked for again: no byte is ever wrong, and memory stays flat.
 // PURECUDA_TEST_ROUNDS sets how often.
 func TestLifetimeStress(t *testing.T) {
-	rule(t, "29 no wrong byte", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "29 no wrong byte", 1, func(t *testing.T, b *testgpu.Backend) {
 		rounds := 20_000
-		if b.drv.Library() == realLibrary() {
+		if b.Driver.Library() == realLibrary() {
 			rounds = 50_000
 		}
 		if testing.Short() {
@@ -32,7 +33,7 @@ func TestLifetimeStress(t *testing.T) {
 			rounds = n
 		}
 		const workers = 4
-		d := b.dev()
+		d := b.Device()
 		module, err := d.LoadModule([]byte(kernels.PTX))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, module.Close()) }()
@@ -55,13 +56,13 @@ func TestLifetimeStress(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return m.HeapAlloc
 		}
-		used := poolStats(t, d).Used
+		used := testgpu.PoolStats(t, d).Used
 		before := run(rounds / 10)
-		reserved := poolStats(t, d).Reserved
+		reserved := testgpu.PoolStats(t, d).Reserved
 		after := run(rounds - rounds/10)
 		require.NoError(t, d.Synchronize())
 		require.LessOrEqual(t, after, before+4<<20, "Go's heap grows")
-		now := poolStats(t, d)
+		now := testgpu.PoolStats(t, d)
 		require.Equal(t, used, now.Used)
 		require.LessOrEqual(t, now.Reserved, reserved+64<<20, "the pool grows")
 		t.Logf("%d rounds by %d goroutines: no wrong byte; the pool reserves %d KiB, Go's heap went from %d to %d KiB",
@@ -95,8 +96,8 @@ type stress struct {
 }
 
 func newStress(t testing.TB, d *cuda.Device, module *cuda.Module, seed uint64) *stress {
-	s := &stress{home: newStream(t, d, nil), users: [2]*cuda.Stream{newStream(t, d, nil), newStream(t, d, nil)},
-		wrong: alloc[uint32](t, d, 1), out: allocHost[uint32](t, d, stressSize*stressRing), found: allocHost[uint32](t, d, 1),
+	s := &stress{home: testgpu.NewStream(t, d, nil), users: [2]*cuda.Stream{testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)},
+		wrong: testgpu.Alloc[uint32](t, d, 1), out: testgpu.AllocHost[uint32](t, d, stressSize*stressRing), found: testgpu.AllocHost[uint32](t, d, 1),
 		rand: rand.New(rand.NewPCG(29, seed)), round: uint32(seed) << 24}
 	var err error
 	s.spin, err = module.Kernel("purecuda_spin")
@@ -206,15 +207,15 @@ func (s *stress) look(n int) error {
 
 // Streams, events and goroutines in any order: nothing races, nothing is left.
 func TestLifetimeConcurrency(t *testing.T) {
-	rule(t, "29 many goroutines and streams", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
+	testgpu.Rule(t, "29 many goroutines and streams", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
 		const streams, rounds = 8, 20
 		users := make([]*cuda.Stream, streams)
 		for i := range users {
-			users[i] = newStream(t, d, nil)
+			users[i] = testgpu.NewStream(t, d, nil)
 		}
-		home, host := newStream(t, d, nil), allocHost[uint32](t, d, 256)
-		used := poolStats(t, d).Used
+		home, host := testgpu.NewStream(t, d, nil), testgpu.AllocHost[uint32](t, d, 256)
+		used := testgpu.PoolStats(t, d).Used
 		for range rounds {
 			buf, err := cuda.AllocAsync[uint32](home, 256)
 			require.NoError(t, err)
@@ -264,6 +265,6 @@ func TestLifetimeConcurrency(t *testing.T) {
 			require.NoError(t, event.Close())
 		}
 		require.NoError(t, d.Synchronize())
-		require.Equal(t, used, poolStats(t, d).Used)
+		require.Equal(t, used, testgpu.PoolStats(t, d).Used)
 	})
 }

@@ -9,21 +9,13 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-func poolStats(t testing.TB, d *cuda.Device) cuda.PoolStats {
-	t.Helper()
-	pool, err := d.MemoryPool()
-	require.NoError(t, err)
-	s, err := pool.Stats()
-	require.NoError(t, err)
-	return s
-}
-
 func TestMemoryPool(t *testing.T) {
-	rule(t, "29 the pool's figures", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
+	testgpu.Rule(t, "29 the pool's figures", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
 		pool, err := d.MemoryPool()
 		require.NoError(t, err)
 		second, err := d.MemoryPool()
@@ -35,45 +27,45 @@ func TestMemoryPool(t *testing.T) {
 		require.NoError(t, pool.Trim(0))
 		require.NoError(t, pool.ResetHigh())
 		// The driver counts as used for ever what others freed by cuMemFree.
-		lost := poolStats(t, d).Used
-		require.Equal(t, cuda.PoolStats{Used: lost, UsedHigh: lost}, poolStats(t, d))
+		lost := testgpu.PoolStats(t, d).Used
+		require.Equal(t, cuda.PoolStats{Used: lost, UsedHigh: lost}, testgpu.PoolStats(t, d))
 
 		const size = 10 << 20
-		buf := allocAsync[byte](t, s, size)
-		now := poolStats(t, d)
+		buf := testgpu.AllocAsync[byte](t, s, size)
+		now := testgpu.PoolStats(t, d)
 		require.Equal(t, size+lost, now.Used)
 		require.Equal(t, size+lost, now.UsedHigh)
 		require.GreaterOrEqual(t, now.Reserved, uint64(size))
 		require.Equal(t, now.Reserved, now.ReservedHigh)
 		require.NoError(t, buf.Close())
 		require.NoError(t, s.Synchronize())
-		after := poolStats(t, d)
+		after := testgpu.PoolStats(t, d)
 		require.Equal(t, lost, after.Used)
 		require.Equal(t, size+lost, after.UsedHigh)
 		require.Equal(t, now.Reserved, after.Reserved, "kept for the next")
 		require.NoError(t, pool.ResetHigh())
-		require.Equal(t, lost, poolStats(t, d).UsedHigh)
+		require.Equal(t, lost, testgpu.PoolStats(t, d).UsedHigh)
 
 		require.NoError(t, pool.Trim(now.Reserved))
-		require.Equal(t, now.Reserved, poolStats(t, d).Reserved)
+		require.Equal(t, now.Reserved, testgpu.PoolStats(t, d).Reserved)
 		require.NoError(t, pool.Trim(0))
-		require.Zero(t, poolStats(t, d).Reserved)
+		require.Zero(t, testgpu.PoolStats(t, d).Reserved)
 
 		require.NoError(t, pool.SetReleaseThreshold(0))
-		require.NoError(t, allocAsync[byte](t, s, size).Close())
-		require.NotZero(t, poolStats(t, d).Reserved)
+		require.NoError(t, testgpu.AllocAsync[byte](t, s, size).Close())
+		require.NotZero(t, testgpu.PoolStats(t, d).Reserved)
 		require.NoError(t, d.Synchronize())
-		require.Zero(t, poolStats(t, d).Reserved, "given back when the device is waited for")
+		require.Zero(t, testgpu.PoolStats(t, d).Reserved, "given back when the device is waited for")
 		require.NoError(t, pool.SetReleaseThreshold(1<<40))
-		require.NoError(t, allocAsync[byte](t, s, size).Close())
+		require.NoError(t, testgpu.AllocAsync[byte](t, s, size).Close())
 		require.NoError(t, d.Synchronize())
-		require.NotZero(t, poolStats(t, d).Reserved)
+		require.NotZero(t, testgpu.PoolStats(t, d).Reserved)
 	})
 
-	rule(t, "23 no allocation on a captured stream", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		buf := filled(t, s, 1)
+	testgpu.Rule(t, "23 no allocation on a captured stream", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s := testgpu.NewStream(t, d, nil)
+		buf := testgpu.Filled(t, s, 1)
 		g, err := s.Capture(func() error {
 			_, err := cuda.AllocAsync[uint32](s, 4)
 			require.ErrorIs(t, err, cuda.ErrCapturing)
@@ -93,33 +85,33 @@ func TestMemoryPool(t *testing.T) {
 		{"home", func(home, _ *cuda.Stream) *cuda.Stream { return home }},
 		{"using stream", func(_, user *cuda.Stream) *cuda.Stream { return user }},
 	} {
-		rule(t, "23 memory closed while its "+c.name+" is captured", 1, func(t *testing.T, b *backend) {
-			b, calls := counted(t, b, nil)
-			d := b.dev()
-			home, user := newStream(t, d, nil), newStream(t, d, nil)
-			buf, other := allocAsync[uint32](t, home, 16), alloc[uint32](t, d, 16)
+		testgpu.Rule(t, "23 memory closed while its "+c.name+" is captured", 1, func(t *testing.T, b *testgpu.Backend) {
+			b, calls := testgpu.Counted(t, b, nil)
+			d := b.Device()
+			home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+			buf, other := testgpu.AllocAsync[uint32](t, home, 16), testgpu.Alloc[uint32](t, d, 16)
 			require.NoError(t, user.WaitStream(home))
 			require.NoError(t, cuda.Fill(user, buf, 1))
 			g, err := c.busy(home, user).Capture(func() error {
 				require.NoError(t, buf.Close())
-				require.Zero(t, calls.count("MemFreeAsync"))
+				require.Zero(t, calls.Count("MemFreeAsync"))
 				return cuda.Fill(c.busy(home, user), other, 1)
 			})
 			require.NoError(t, err, "the capture lives on")
-			eventually(t, func() bool { return calls.count("MemFreeAsync") == 1 }) // now that the capture has ended
+			testgpu.CollectUntil(t, func() bool { return calls.Count("MemFreeAsync") == 1 }) // now that the capture has ended
 			require.NoError(t, g.Close())
 			require.NoError(t, d.Synchronize())
 		})
 	}
 
-	rule(t, "23 memory that a capture uses lives with the graph", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		d := b.dev()
-		s, home, second := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
-		buf, host := allocAsync[uint32](t, home, 16), allocHost[uint32](t, d, 16)
-		plain := alloc[uint32](t, d, 16)
-		out := allocHost[uint32](t, d, 16)
-		spin := kernel(t, ours(t, d), "purecuda_spin")
+	testgpu.Rule(t, "23 memory that a capture uses lives with the graph", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		d := b.Device()
+		s, home, second := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		buf, host := testgpu.AllocAsync[uint32](t, home, 16), testgpu.AllocHost[uint32](t, d, 16)
+		plain := testgpu.Alloc[uint32](t, d, 16)
+		out := testgpu.AllocHost[uint32](t, d, 16)
+		spin := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin")
 		require.NoError(t, s.WaitStream(home))
 		g, err := s.Capture(func() error {
 			return errors.Join(cuda.Fill(s, buf, 4), cuda.Copy(s, plain, buf), cuda.Copy(s, host, plain), cuda.Copy(s, out, host))
@@ -131,12 +123,12 @@ func TestMemoryPool(t *testing.T) {
 		require.NoError(t, buf.Close())
 		require.NoError(t, host.Close())
 		require.NoError(t, plain.Close())
-		require.Zero(t, calls.count("MemFreeAsync")+calls.count("MemFreeHost")+calls.count("MemFree"))
+		require.Zero(t, calls.Count("MemFreeAsync")+calls.Count("MemFreeHost")+calls.Count("MemFree"))
 		for range 2 {
 			clear(out.Slice())
 			require.NoError(t, x.Launch(s))
 			require.NoError(t, s.Synchronize())
-			all(t, 4, out.Slice())
+			testgpu.RequireAll(t, 4, out.Slice())
 		}
 		clear(out.Slice())
 		require.NoError(t, spin.Launch(second, cuda.Grid1D(1, 1), uint64(20*time.Millisecond)))
@@ -145,15 +137,15 @@ func TestMemoryPool(t *testing.T) {
 		require.NoError(t, d.Synchronize())
 		freedSoon(t, calls, "MemFreeAsync", 1)
 		freedSoon(t, calls, "MemFree", 1)
-		all(t, 4, out.Slice())
+		testgpu.RequireAll(t, 4, out.Slice())
 		require.NoError(t, out.Close())
 		freedSoon(t, calls, "MemFreeHost", 2)
 	})
 
-	rule(t, "23 memory comes and goes beside a capture in the strictest mode", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s, home, user := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
-		target := alloc[uint32](t, d, 16)
+	testgpu.Rule(t, "23 memory comes and goes beside a capture in the strictest mode", 1, func(t *testing.T, b *testgpu.Backend) {
+		d := b.Device()
+		s, home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		target := testgpu.Alloc[uint32](t, d, 16)
 		comeAndGo := func() error {
 			buf, err := cuda.AllocAsync[uint32](home, 16)
 			if err != nil {
@@ -192,12 +184,12 @@ func TestNoMemoryPools(t *testing.T) {
 	gpu := cudatest.New(cudatest.Config{NoMemoryPools: true})
 	drv, err := cuda.OpenDriver(gpu.API())
 	require.NoError(t, err)
-	b, calls := counted(t, &backend{drv: drv, devices: make([]*cuda.Device, 1)}, nil)
-	d := b.dev()
+	b, calls := testgpu.Counted(t, &testgpu.Backend{Driver: drv, Devices: make([]*cuda.Device, 1)}, nil)
+	d := b.Device()
 	_, err = d.MemoryPool()
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	home, user, third := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
-	out := allocHost[uint32](t, d, lifeSize)
+	home, user, third := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	out := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
 	before, err := d.FreeMemory()
 	require.NoError(t, err)
 	givenBack := func() bool {
@@ -207,34 +199,34 @@ func TestNoMemoryPools(t *testing.T) {
 	}
 
 	// Another stream uses it.
-	buf := filled(t, home, 1)
+	buf := testgpu.Filled(t, home, 1)
 	require.NoError(t, user.WaitStream(home))
 	release := gpu.Hold(user)
 	require.NoError(t, cuda.Copy(user, out, buf))
-	returns(t, func() { require.NoError(t, buf.Close()) })
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
 	require.NoError(t, home.Synchronize())
-	time.Sleep(soon)
-	require.Zero(t, calls.count("MemFree"), "which would stop all that goes on on the device")
+	time.Sleep(testgpu.Soon)
+	require.Zero(t, calls.Count("MemFree"), "which would stop all that goes on on the device")
 	require.False(t, givenBack())
 	release()
 	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
-	all(t, 1, out.Slice())
+	testgpu.RequireAll(t, 1, out.Slice())
 
 	// Its home uses it.
 	release = gpu.Hold(home)
-	buf = filled(t, home, 1)
-	returns(t, func() { require.NoError(t, buf.Close()) })
-	time.Sleep(soon)
-	require.Equal(t, 1, calls.count("MemFree"))
+	buf = testgpu.Filled(t, home, 1)
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
+	time.Sleep(testgpu.Soon)
+	require.Equal(t, 1, calls.Count("MemFree"))
 	release()
 	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
 
 	// Nothing uses it, but the device is busy, and MemFree blocks.
-	buf = filled(t, home, 1)
+	buf = testgpu.Filled(t, home, 1)
 	require.NoError(t, home.Synchronize())
 	release = gpu.Hold(third)
-	returns(t, func() { require.NoError(t, buf.Close()) })
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
 	release()
 	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
-	require.Zero(t, b.drv.Stats().Buffers)
+	require.Zero(t, b.Driver.Stats().Buffers)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Whatever a method is called on and with, it does not panic or hang. On what was never
@@ -51,17 +52,17 @@ func TestNoMisusePanics(t *testing.T) {
 
 // A wait for work that goes on says so if the context is nil, and takes nothing along.
 func TestNilContext(t *testing.T) {
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
-	s := newStream(t, b.dev(), nil)
-	buf, large := alloc[byte](t, b.dev(), 16), alloc[byte](t, b.dev(), 9<<20) // more than goes at once
-	for range 20 {                                                            // more than may ask at a time
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
+	buf, large := testgpu.Alloc[byte](t, b.Device(), 16), testgpu.Alloc[byte](t, b.Device(), 9<<20) // more than goes at once
+	for range 20 {                                                                                  // more than may ask at a time
 		release := gpu.Hold(s)
 		e := recorded(t, s, nil)
 		var none context.Context
 		for name, err := range map[string]error{
 			"event":  e.SynchronizeContext(none),
 			"stream": s.SynchronizeContext(none),
-			"device": b.dev().SynchronizeContext(none),
+			"device": b.Device().SynchronizeContext(none),
 			"all":    cuda.WaitAll(none, e, s),
 			"from":   cuda.CopyFromSlice(none, s, large, make([]byte, large.Len())),
 			"to":     cuda.CopyToSlice(none, s, make([]byte, buf.Len()), buf),
@@ -71,7 +72,7 @@ func TestNilContext(t *testing.T) {
 			}
 		}
 		release()
-		require.NoError(t, e.SynchronizeContext(ctxBackground))
+		require.NoError(t, e.SynchronizeContext(context.Background()))
 		require.NoError(t, e.Close())
 	}
 }
@@ -91,7 +92,7 @@ func newGoods(t *testing.T) goods {
 }
 
 func goodsOf(t *testing.T, drv *cuda.Driver, d *cuda.Device) goods {
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	b, err := cuda.Alloc[uint32](d, 4)
 	require.NoError(t, err)
 	h, err := cuda.AllocHost[uint32](d, 4, nil)
@@ -102,8 +103,8 @@ func goodsOf(t *testing.T, drv *cuda.Driver, d *cuda.Device) goods {
 	require.NoError(t, err)
 	x, err := g.Instantiate()
 	require.NoError(t, err)
-	m := ours(t, d)
-	k := kernel(t, m, "purecuda_spin")
+	m := testgpu.Kernels(t, d)
+	k := testgpu.Kernel(t, m, "purecuda_spin")
 	p, err := k.Prepare(uint64(1))
 	require.NoError(t, err)
 	e := cuda.NewEvent(&cuda.EventOptions{Timing: true})
@@ -113,7 +114,7 @@ func goodsOf(t *testing.T, drv *cuda.Driver, d *cuda.Device) goods {
 		all.receivers[reflect.TypeOf(v)] = reflect.ValueOf(v)
 		all.args[reflect.TypeOf(v)] = reflect.ValueOf(v)
 	}
-	all.args[reflect.TypeFor[context.Context]()] = reflect.ValueOf(ctxBackground)
+	all.args[reflect.TypeFor[context.Context]()] = reflect.ValueOf(context.Background())
 	all.args[reflect.TypeFor[func()]()] = reflect.ValueOf(func() {})
 	all.args[reflect.TypeFor[func(error)]()] = reflect.ValueOf(func(error) {})
 	all.args[reflect.TypeFor[func() error]()] = reflect.ValueOf(func() error { return nil })
@@ -152,7 +153,7 @@ func called(t *testing.T, name string, f reflect.Value, good goods, fit bool) (e
 		}
 		last := results[len(results)-1].Interface()
 		if done, ok := last.(<-chan error); ok {
-			return told(t, done), true
+			return testgpu.Receive(t, done), true
 		}
 		returned = f.Type().Out(len(results)-1) == reflect.TypeFor[error]()
 		err, _ = last.(error)

@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestOpenRefusesWhatIsNoDriver(t *testing.T) {
@@ -86,9 +87,9 @@ func TestOldDriver(t *testing.T) {
 	require.Contains(t, drv.Missing(), "cuStreamGetId")
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	require.Equal(t, uint64(s.Handle()), s.ID())
-	start, end := newEvent(t, timed()), newEvent(t, timed())
+	start, end := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
 	require.NoError(t, start.Record(s))
 	require.NoError(t, end.Record(s))
 	require.NoError(t, end.Synchronize())
@@ -102,7 +103,7 @@ func TestOldDriver(t *testing.T) {
 // Hot calls that an older driver answers with INVALID_CONTEXT are repeated with
 // the context bound.
 func TestDriverThatWantsAContext(t *testing.T) {
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		bound := func() bool { c, _ := bare.CtxGetCurrent(); return c != 0 }
 		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
@@ -124,25 +125,25 @@ func TestDriverThatWantsAContext(t *testing.T) {
 			return bare.EventSynchronize(e)
 		}
 	})
-	s := newStream(t, d, nil)
-	e := newEvent(t, nil)
+	s := testgpu.NewStream(t, d, nil)
+	e := testgpu.NewEvent(t, nil)
 	require.NoError(t, e.Record(s))
 	require.NoError(t, e.SynchronizeContext(t.Context()))
 }
 
 // Objects of two drivers do not mix.
 func TestTwoDrivers(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
-	_, foreign := simulatedDevice(t, nil)
-	s, other := newStream(t, d, nil), newStream(t, foreign, nil)
-	e := newEvent(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
+	_, foreign := testgpu.SimulatedDevice(t, nil)
+	s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, foreign, nil)
+	e := testgpu.NewEvent(t, nil)
 	require.NoError(t, e.Record(s))
-	start, end := newEvent(t, timed()), newEvent(t, timed())
+	start, end := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
 	require.NoError(t, start.Record(s))
 	require.NoError(t, end.Record(other))
 	_, elapsedErr := start.ElapsedTime(end)
 	for _, err := range []error{elapsedErr, e.Record(other), e.Wait(other), s.WaitStream(other),
-		cuda.Copy(s, alloc[uint8](t, d, 1), alloc[uint8](t, foreign, 1)), cuda.Fill(other, alloc[uint8](t, d, 1), 0)} {
+		cuda.Copy(s, testgpu.Alloc[uint8](t, d, 1), testgpu.Alloc[uint8](t, foreign, 1)), cuda.Fill(other, testgpu.Alloc[uint8](t, d, 1), 0)} {
 		require.ErrorIs(t, err, cuda.ErrDeviceMismatch)
 		require.ErrorContains(t, err, "two different drivers")
 	}

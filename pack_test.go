@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // cubin is the header of an image of machine code. The simulation takes it to
@@ -37,22 +38,7 @@ func packing(t *testing.T, version int, sizes ...int) (*cuda.Device, *cuda.Kerne
 	require.NoError(t, err)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	return d, kernel(t, loadModule(t, d, cubin()), "shown"), func() [][]byte { return got }
-}
-
-func loadModule(t testing.TB, d *cuda.Device, image []byte) *cuda.Module {
-	t.Helper()
-	m, err := d.LoadModule(image)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return m
-}
-
-func kernel(t testing.TB, m *cuda.Module, name string) *cuda.Kernel {
-	t.Helper()
-	k, err := m.Kernel(name)
-	require.NoError(t, err)
-	return k
+	return d, testgpu.Kernel(t, testgpu.LoadModule(t, d, cubin()), "shown"), func() [][]byte { return got }
 }
 
 var one = cuda.Grid1D(1, 1)
@@ -122,7 +108,7 @@ func TestArgumentsArriveAsInC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Between two others, so that a wrong offset shows.
 			d, k, got := packing(t, 0, 1, len(c.want), 8)
-			require.NoError(t, k.Launch(newStream(t, d, nil), one, uint8(0xaa), c.arg, uint64(1<<63)))
+			require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), one, uint8(0xaa), c.arg, uint64(1<<63)))
 			want := [][]byte{{0xaa}, []byte(c.want), {0, 0, 0, 0, 0, 0, 0, 0x80}}
 			require.Equal(t, want, got())
 		})
@@ -131,8 +117,8 @@ func TestArgumentsArriveAsInC(t *testing.T) {
 
 func TestBuffersArriveAsAddresses(t *testing.T) {
 	d, k, got := packing(t, 0, 8, 8, 8, int(unsafe.Sizeof(withBuffers{})), 16)
-	s := newStream(t, d, nil)
-	x, host, y := alloc[float32](t, d, 100), allocHost[int8](t, d, 100), alloc[uint64](t, d, 100)
+	s := testgpu.NewStream(t, d, nil)
+	x, host, y := testgpu.Alloc[float32](t, d, 100), testgpu.AllocHost[int8](t, d, 100), testgpu.Alloc[uint64](t, d, 100)
 	part, err := x.Range(10, 20)
 	require.NoError(t, err)
 	arg := withBuffers{n: 7, X: part, host: host, Pair: [2]*cuda.Buffer[uint64]{y, y}}
@@ -153,13 +139,13 @@ func TestBuffersArriveAsAddresses(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	d, k, got := packing(t, 0, 8, 4)
-	s := newStream(t, d, nil)
-	x := alloc[float32](t, d, 1)
+	s := testgpu.NewStream(t, d, nil)
+	x := testgpu.Alloc[float32](t, d, 1)
 	gone, err := cuda.Alloc[float32](d, 1)
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
-	_, other := simulatedDevice(t, nil)
-	foreign := alloc[float32](t, other, 1)
+	_, other := testgpu.SimulatedDevice(t, nil)
+	foreign := testgpu.Alloc[float32](t, other, 1)
 	number := 1
 	for name, c := range map[string]struct {
 		args []any
@@ -227,7 +213,7 @@ func TestArgumentsOfUnknownSizes(t *testing.T) {
 	}
 	d, k, got := packing(t, 12030, sizes...)
 	require.Contains(t, d.Driver().Missing(), "cuFuncGetParamInfo")
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	require.NoError(t, k.Launch(s, one, uint64(1), int16(-1)))
 	require.Len(t, got(), most)
 	require.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0}, got()[0])
@@ -240,14 +226,14 @@ func TestArgumentsOfUnknownSizes(t *testing.T) {
 	require.ErrorContains(t, k.Launch(s, one, 1), "int has no one size", "what is known without the driver is checked")
 
 	d, k, got = packing(t, 12030, 4096)
-	require.NoError(t, k.Launch(newStream(t, d, nil), one, int8(1)))
+	require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), one, int8(1)))
 	require.Equal(t, append([]byte{1}, make([]byte, 4095)...), got()[0])
 }
 
 func TestSetArgument(t *testing.T) {
 	d, k, got := packing(t, 0, 8, 4)
-	s := newStream(t, d, nil)
-	x, host := alloc[float32](t, d, 1), allocHost[int8](t, d, 1)
+	s := testgpu.NewStream(t, d, nil)
+	x, host := testgpu.Alloc[float32](t, d, 1), testgpu.AllocHost[int8](t, d, 1)
 	p, err := k.Prepare(x, float32(1))
 	require.NoError(t, err)
 	launched := func() [][]byte {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // A capture may begin while a slice is being copied on its stream. What is left of the copy is
@@ -21,19 +22,19 @@ func TestCaptureAmidACopyOfASlice(t *testing.T) {
 			return cuda.CopyToSlice(t.Context(), s, make([]byte, n), buf)
 		},
 	} {
-		for way, capture := range captureWays() {
-			rule(t, "23 a capture amid a copy "+name+" a slice: "+way, 1, func(t *testing.T, b *backend) {
-				b = changed(t, b, func(*driver.API) {})
-				d := b.dev()
-				s, other := newStream(t, d, nil), newStream(t, d, nil)
-				buf, small := alloc[byte](t, d, n), alloc[byte](t, d, 5<<19)
+		for way, capture := range testgpu.CaptureWays() {
+			testgpu.Rule(t, "23 a capture amid a copy "+name+" a slice: "+way, 1, func(t *testing.T, b *testgpu.Backend) {
+				b = testgpu.Modified(t, b, func(*driver.API) {})
+				d := b.Device()
+				s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+				buf, small := testgpu.Alloc[byte](t, d, n), testgpu.Alloc[byte](t, d, 5<<19)
 				s.Handle() // others may capture it
-				release := block(t, s)
-				copying := started(func() error { return copied(t, s, buf) })
-				becomes(t, func() bool { return b.drv.WaitStats().Waiting > 0 })
+				release := testgpu.Hold(t, s)
+				copying := testgpu.Go(func() error { return copied(t, s, buf) })
+				testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Waiting > 0 })
 				require.NoError(t, capture(s, func() error {
 					release()
-					require.ErrorIs(t, told(t, copying), cuda.ErrCapturing)
+					require.ErrorIs(t, testgpu.Receive(t, copying), cuda.ErrCapturing)
 					roundTrip(t, other, small, 1)
 					return nil
 				}))

@@ -13,12 +13,13 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // hostWord is pinned memory whose words are v.
 func hostWord(t testing.TB, d *cuda.Device, n int, v uint32) *cuda.HostBuffer[uint32] {
 	t.Helper()
-	b := allocHost[uint32](t, d, n)
+	b := testgpu.AllocHost[uint32](t, d, n)
 	for i := range b.Slice() {
 		atomic.StoreUint32(&b.Slice()[i], v)
 	}
@@ -38,35 +39,35 @@ func storedAtEnd(t testing.TB, d *cuda.Device, word *cuda.HostBuffer[uint32], va
 }
 
 func TestStreamValues(t *testing.T) {
-	rule(t, "01 a stream waits until a word is large enough, and a store by the CPU ends it", 1, func(t *testing.T, b *backend) {
-		s, word, p := newStream(t, b.dev(), nil), hostWord(t, b.dev(), 1, 4), newPipe(t, b.dev())
-		storedAtEnd(t, b.dev(), word, 1000)
+	testgpu.Rule(t, "01 a stream waits until a word is large enough, and a store by the CPU ends it", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, word, p := testgpu.NewStream(t, b.Device(), nil), hostWord(t, b.Device(), 1, 4), testgpu.NewPipe(t, b.Device())
+		storedAtEnd(t, b.Device(), word, 1000)
 		at := &word.Slice()[0]
 		require.NoError(t, s.WaitValue(word, 4), "as large as that is enough")
 		require.NoError(t, s.WaitValue(word, 3))
-		returns(t, func() { require.NoError(t, s.Synchronize()) })
-		p.set(7)
-		returns(t, func() {
+		testgpu.Returns(t, func() { require.NoError(t, s.Synchronize()) })
+		p.Set(7)
+		testgpu.Returns(t, func() {
 			require.NoError(t, s.WaitValue(word, 6))
-			p.enqueue(t, s)
+			p.Enqueue(t, s)
 		})
 		for _, v := range []uint32{4, 5, 3} {
 			atomic.StoreUint32(at, v)
-			time.Sleep(soon)
-			require.False(t, query(t, s), v)
-			p.require(t, 0)
+			time.Sleep(testgpu.Soon)
+			require.False(t, testgpu.Query(t, s), v)
+			p.Require(t, 0)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		ctx, cancel := context.WithTimeout(t.Context(), testgpu.Soon)
 		defer cancel()
 		require.ErrorIs(t, s.SynchronizeContext(ctx), context.DeadlineExceeded)
 		atomic.StoreUint32(at, 100)
 		require.NoError(t, s.Synchronize())
-		p.require(t, 7)
+		p.Require(t, 7)
 	})
 
-	rule(t, "01 a word that wraps around", 1, func(t *testing.T, b *backend) {
-		s, word := newStream(t, b.dev(), nil), hostWord(t, b.dev(), 1, 0)
-		storedAtEnd(t, b.dev(), word, 0, 1<<30, 1<<31, 3<<30, 0, 1<<30) // all the way round
+	testgpu.Rule(t, "01 a word that wraps around", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, word := testgpu.NewStream(t, b.Device(), nil), hostWord(t, b.Device(), 1, 0)
+		storedAtEnd(t, b.Device(), word, 0, 1<<30, 1<<31, 3<<30, 0, 1<<30) // all the way round
 		for _, c := range []struct {
 			word, value uint32
 			enough      bool
@@ -79,50 +80,50 @@ func TestStreamValues(t *testing.T) {
 			atomic.StoreUint32(&word.Slice()[0], c.word)
 			require.NoError(t, s.WaitValue(word, c.value))
 			if c.enough {
-				returns(t, func() { require.NoError(t, s.Synchronize()) })
+				testgpu.Returns(t, func() { require.NoError(t, s.Synchronize()) })
 				continue
 			}
-			time.Sleep(soon)
-			require.False(t, query(t, s), "%+v", c)
+			time.Sleep(testgpu.Soon)
+			require.False(t, testgpu.Query(t, s), "%+v", c)
 			atomic.StoreUint32(&word.Slice()[0], c.value)
-			returns(t, func() { require.NoError(t, s.Synchronize()) })
+			testgpu.Returns(t, func() { require.NoError(t, s.Synchronize()) })
 		}
 	})
 
-	rule(t, "01 a value is written in the order of the stream", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "01 a value is written in the order of the stream", 1, func(t *testing.T, b *testgpu.Backend) {
 		for name, word := range map[string]cuda.Memory[uint32]{
-			"of the device": alloc[uint32](t, b.dev(), 1), "of the host": hostWord(t, b.dev(), 1, 0),
+			"of the device": testgpu.Alloc[uint32](t, b.Device(), 1), "of the host": hostWord(t, b.Device(), 1, 0),
 		} {
-			s, u, p := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newPipe(t, b.dev())
-			there, out := alloc[uint32](t, b.dev(), 1), allocHost[uint32](t, b.dev(), 1)
+			s, u, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
+			there, out := testgpu.Alloc[uint32](t, b.Device(), 1), testgpu.AllocHost[uint32](t, b.Device(), 1)
 			require.NoError(t, s.WriteValue(word, 40))
 			require.NoError(t, cuda.Copy(s, there, word)) // and not to the host: that may wait for the stream
 			require.NoError(t, cuda.Copy(s, out, there))
 			require.NoError(t, s.Synchronize())
 			require.EqualValues(t, 40, out.Slice()[0], name)
 
-			p.set(9)
-			release := hold(t, s)
-			require.NoError(t, cuda.Copy(s, p.buf, p.in))
+			p.Set(9)
+			release := testgpu.Hold(t, s)
+			require.NoError(t, cuda.Copy(s, p.Buf, p.In))
 			require.NoError(t, s.WriteValue(word, 41))
 			require.NoError(t, s.WriteValue(word, 42))
 			require.NoError(t, u.WaitValue(word, 42))
-			require.NoError(t, cuda.Copy(u, p.out, p.buf))
+			require.NoError(t, cuda.Copy(u, p.Out, p.Buf))
 			require.NoError(t, cuda.Copy(u, there, word))
 			require.NoError(t, cuda.Copy(u, out, there))
-			time.Sleep(soon)
-			require.False(t, query(t, s), name)
-			require.False(t, query(t, u), name)
-			p.require(t, 0)
+			time.Sleep(testgpu.Soon)
+			require.False(t, testgpu.Query(t, s), name)
+			require.False(t, testgpu.Query(t, u), name)
+			p.Require(t, 0)
 			release()
 			require.NoError(t, u.Synchronize())
-			p.require(t, 9)
+			p.Require(t, 9)
 			require.EqualValues(t, 42, out.Slice()[0], name)
 		}
 	})
 
-	rule(t, "01 the word of a range", 1, func(t *testing.T, b *backend) {
-		s, words := newStream(t, b.dev(), nil), hostWord(t, b.dev(), 4, 0)
+	testgpu.Rule(t, "01 the word of a range", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, words := testgpu.NewStream(t, b.Device(), nil), hostWord(t, b.Device(), 4, 0)
 		word, err := words.Range(2, 4)
 		require.NoError(t, err)
 		at := words.Slice()
@@ -133,13 +134,13 @@ func TestStreamValues(t *testing.T) {
 		for _, i := range []int{0, 1, 3} {
 			atomic.StoreUint32(&at[i], 2)
 		}
-		time.Sleep(soon)
-		done := query(t, s)
+		time.Sleep(testgpu.Soon)
+		done := testgpu.Query(t, s)
 		atomic.StoreUint32(&at[2], 2)
 		require.NoError(t, s.Synchronize())
 		require.False(t, done)
 
-		device := alloc[uint32](t, b.dev(), 4)
+		device := testgpu.Alloc[uint32](t, b.Device(), 4)
 		require.NoError(t, cuda.Fill(s, device, 5))
 		part, err := device.Range(2, 4)
 		require.NoError(t, err)
@@ -149,28 +150,28 @@ func TestStreamValues(t *testing.T) {
 		require.NoError(t, cuda.CopyToSlice(t.Context(), s, out, device))
 		require.Equal(t, []uint32{5, 5, 6, 5}, out)
 
-		pool := allocAsync[uint32](t, s, 2)
+		pool := testgpu.AllocAsync[uint32](t, s, 2)
 		require.ErrorIs(t, s.WriteValue(pool, 8), cuda.ErrInvalid)
 		require.ErrorContains(t, s.WaitValue(pool, 8), "AllocAsync")
-		require.NoError(t, b.dev().DefaultStream().WriteValue(words, 11))
-		require.NoError(t, b.dev().DefaultStream().WaitValue(words, 11))
-		require.NoError(t, b.dev().Synchronize())
+		require.NoError(t, b.Device().DefaultStream().WriteValue(words, 11))
+		require.NoError(t, b.Device().DefaultStream().WaitValue(words, 11))
+		require.NoError(t, b.Device().Synchronize())
 		require.EqualValues(t, 11, at[0])
 	})
 
-	rule(t, "01 misuse", 1, func(t *testing.T, b *backend) {
-		s, word := newStream(t, b.dev(), nil), hostWord(t, b.dev(), 2, 0)
+	testgpu.Rule(t, "01 misuse", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, word := testgpu.NewStream(t, b.Device(), nil), hostWord(t, b.Device(), 2, 0)
 		none, err := word.Range(1, 1)
 		require.NoError(t, err)
-		noBuffer, err := alloc[uint32](t, b.dev(), 2).Range(0, 0)
+		noBuffer, err := testgpu.Alloc[uint32](t, b.Device(), 2).Range(0, 0)
 		require.NoError(t, err)
-		over, overHost := alloc[uint32](t, b.dev(), 1), allocHost[uint32](t, b.dev(), 1)
+		over, overHost := testgpu.Alloc[uint32](t, b.Device(), 1), testgpu.AllocHost[uint32](t, b.Device(), 1)
 		require.NoError(t, over.Close())
 		require.NoError(t, overHost.Close())
-		closed, err := b.dev().NewStream(nil)
+		closed, err := b.Device().NewStream(nil)
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())
-		far := changed(t, b, func(*driver.API) {})
+		far := testgpu.Modified(t, b, func(*driver.API) {})
 		for name, c := range map[string]struct {
 			s    *cuda.Stream
 			word cuda.Memory[uint32]
@@ -186,8 +187,8 @@ func TestStreamValues(t *testing.T) {
 			"closed host memory":  {s, overHost, cuda.ErrClosed},
 			"a closed stream":     {closed, word, cuda.ErrClosed},
 			"no stream":           {nil, word, cuda.ErrInvalid},
-			"of another driver":   {s, allocHost[uint32](t, far.dev(), 1), cuda.ErrDeviceMismatch},
-			"on another driver's": {newStream(t, far.dev(), nil), word, cuda.ErrDeviceMismatch},
+			"of another driver":   {s, testgpu.AllocHost[uint32](t, far.Device(), 1), cuda.ErrDeviceMismatch},
+			"on another driver's": {testgpu.NewStream(t, far.Device(), nil), word, cuda.ErrDeviceMismatch},
 		} {
 			err := c.s.WaitValue(c.word, 0)
 			require.ErrorIs(t, err, c.err, name)
@@ -199,16 +200,16 @@ func TestStreamValues(t *testing.T) {
 		require.NoError(t, s.Synchronize())
 	})
 
-	rule(t, "23 waiting for a value and writing one are captured", 1, func(t *testing.T, b *backend) {
-		s, word, wrote, p := newStream(t, b.dev(), nil), hostWord(t, b.dev(), 1, 0), hostWord(t, b.dev(), 1, 0), newPipe(t, b.dev())
-		storedAtEnd(t, b.dev(), word, 1000)
-		p.set(3)
+	testgpu.Rule(t, "23 waiting for a value and writing one are captured", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, word, wrote, p := testgpu.NewStream(t, b.Device(), nil), hostWord(t, b.Device(), 1, 0), hostWord(t, b.Device(), 1, 0), testgpu.NewPipe(t, b.Device())
+		storedAtEnd(t, b.Device(), word, 1000)
+		p.Set(3)
 		var refused error
 		g, err := s.Capture(func() error {
 			if refused = s.WaitValue(word, 1); refused != nil {
 				return nil
 			}
-			p.enqueue(t, s)
+			p.Enqueue(t, s)
 			return s.WriteValue(wrote, 5)
 		})
 		if refused != nil {
@@ -220,34 +221,34 @@ func TestStreamValues(t *testing.T) {
 		}
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.Close()) })
-		x := instantiate(t, g)
-		require.True(t, query(t, s))
+		x := testgpu.Instantiate(t, g)
+		require.True(t, testgpu.Query(t, s))
 		require.NoError(t, x.Launch(s))
-		time.Sleep(soon)
-		require.False(t, query(t, s))
-		p.require(t, 0)
+		time.Sleep(testgpu.Soon)
+		require.False(t, testgpu.Query(t, s))
+		p.Require(t, 0)
 		atomic.StoreUint32(&word.Slice()[0], 1)
 		require.NoError(t, s.Synchronize())
-		p.require(t, 3)
+		p.Require(t, 3)
 		require.EqualValues(t, 5, wrote.Slice()[0])
 	})
 
-	rule(t, "29 pinned memory closed while a stream waits for a value in it", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		s := newStream(t, b.dev(), nil)
-		word, err := cuda.AllocHost[uint32](b.dev(), 1, nil)
+	testgpu.Rule(t, "29 pinned memory closed while a stream waits for a value in it", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		s := testgpu.NewStream(t, b.Device(), nil)
+		word, err := cuda.AllocHost[uint32](b.Device(), 1, nil)
 		require.NoError(t, err)
 		at := &word.Slice()[0]
 		atomic.StoreUint32(at, 0)
 		require.NoError(t, s.WaitValue(word, 1))
-		returns(t, func() { require.NoError(t, word.Close()) })
+		testgpu.Returns(t, func() { require.NoError(t, word.Close()) })
 		require.ErrorIs(t, s.WaitValue(word, 1), cuda.ErrClosed)
-		time.Sleep(soon)
-		require.Zero(t, calls.count("MemFreeHost"))
-		require.False(t, query(t, s))
+		time.Sleep(testgpu.Soon)
+		require.Zero(t, calls.Count("MemFreeHost"))
+		require.False(t, testgpu.Query(t, s))
 		atomic.StoreUint32(at, 1) // it was not freed, so it is still there
 		require.NoError(t, s.Synchronize())
-		becomes(t, func() bool { return calls.count("MemFreeHost") == 1 })
+		testgpu.WaitUntil(t, func() bool { return calls.Count("MemFreeHost") == 1 })
 	})
 }
 
@@ -262,8 +263,8 @@ func TestStreamValuesUnsupported(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, d := simulatedDevice(t, change)
-			s, word := newStream(t, d, nil), allocHost[uint32](t, d, 1)
+			_, d := testgpu.SimulatedDevice(t, change)
+			s, word := testgpu.NewStream(t, d, nil), testgpu.AllocHost[uint32](t, d, 1)
 			for _, err := range []error{s.WaitValue(word, 0), s.WriteValue(word, 0)} {
 				require.ErrorIs(t, err, errors.ErrUnsupported)
 				require.ErrorContains(t, err, "no memory operations for streams")
@@ -271,10 +272,10 @@ func TestStreamValuesUnsupported(t *testing.T) {
 			require.NoError(t, s.Synchronize())
 		})
 	}
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		api.StreamWriteValue32 = func(driver.Stream, driver.DevicePtr, uint32, uint32) driver.Result { return driver.ErrorOutOfMemory }
 	})
-	err := newStream(t, d, nil).WriteValue(allocHost[uint32](t, d, 1), 0)
+	err := testgpu.NewStream(t, d, nil).WriteValue(testgpu.AllocHost[uint32](t, d, 1), 0)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory)
 	require.NotErrorIs(t, err, errors.ErrUnsupported)
 }
@@ -283,27 +284,27 @@ func TestStreamValuesUnsupported(t *testing.T) {
 // itself.
 func TestStreamValuesBetweenProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers(t, cudatest.Config{})
-		t.Cleanup(p.exporter.Kill)
-		theirs := alloc[uint32](t, p.there.dev(), 2)
-		s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
+		p := testgpu.NewPeers(t, cudatest.Config{})
+		t.Cleanup(p.Exporter.Kill)
+		theirs := testgpu.Alloc[uint32](t, p.There.Device(), 2)
+		s, u := testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil)
 		require.NoError(t, cuda.Fill(s, theirs, 0))
 		require.NoError(t, s.Synchronize())
-		ours := openedBuffer[uint32](t, p, theirs, nil)
-		p.gpu.Run(s, time.Hour)
+		ours := testgpu.OpenBuffer[uint32](t, p, theirs, nil)
+		p.GPU.Run(s, time.Hour)
 		require.NoError(t, s.WriteValue(theirs, 1))
 		began := time.Now()
 		require.NoError(t, u.WaitValue(ours, 1))
 		require.NoError(t, u.Synchronize())
-		onTime(t, began, time.Hour)
+		testgpu.OnTime(t, began, time.Hour)
 
-		p.gpu.Run(s, time.Hour)
+		p.GPU.Run(s, time.Hour)
 		require.NoError(t, s.WriteValue(theirs, 2))
 		require.NoError(t, u.WaitValue(ours, 2))
-		p.exporter.Kill()
+		p.Exporter.Kill()
 		time.Sleep(24 * time.Hour)
-		require.False(t, query(t, u))
-		helper := newStream(t, p.here.dev(), nil)
+		require.False(t, testgpu.Query(t, u))
+		helper := testgpu.NewStream(t, p.Here.Device(), nil)
 		require.NoError(t, helper.WriteValue(ours, 2))
 		require.NoError(t, u.Synchronize())
 	})

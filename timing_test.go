@@ -8,23 +8,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // TestMatmulTiming multiplies matrices for about two seconds, and wants the
 // device's clock and the host's to agree within a twentieth.
 func TestMatmulTiming(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	const n = 2048
-	s := newStream(t, dev, nil)
-	a, b, c := alloc[float32](t, dev, n*n), alloc[float32](t, dev, n*n), alloc[float32](t, dev, n*n)
+	s := testgpu.NewStream(t, dev, nil)
+	a, b, c := testgpu.Alloc[float32](t, dev, n*n), testgpu.Alloc[float32](t, dev, n*n), testgpu.Alloc[float32](t, dev, n*n)
 	require.NoError(t, cuda.Fill(s, a, 0.5))
 	require.NoError(t, cuda.Fill(s, b, 0.25))
-	product, err := kernel(t, ours(t, dev), "purecuda_matmul").Prepare(c, a, b, uint32(n), uint32(n), uint32(n))
+	product, err := testgpu.Kernel(t, testgpu.Kernels(t, dev), "purecuda_matmul").Prepare(c, a, b, uint32(n), uint32(n), uint32(n))
 	require.NoError(t, err)
 	shape := cuda.LaunchConfig{Grid: cuda.Dim3{X: n / 64, Y: n / 64}, Block: cuda.Dim3{X: 256}}
-	start, end := newEvent(t, timed()), newEvent(t, timed())
+	start, end := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
 	run := func(times int) (device, host time.Duration) {
 		require.NoError(t, s.Synchronize())
 		begin := time.Now()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/internal/ccall/testlib"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 //go:embed testdata/transfer.c
@@ -23,7 +24,7 @@ var transferSource string
 // speed. Both take their best of many rounds, by the device's clock and by the
 // host's.
 func TestTransferAsFastAsC(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	const bytes = 5000 * 5000 * 4
 	cmd := exec.Command(testlib.Program(t, transferSource, "-ldl"), drv.Library(), strconv.Itoa(bytes))
 	in, err := cmd.StdinPipe()
@@ -39,12 +40,12 @@ func TestTransferAsFastAsC(t *testing.T) {
 
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	s := newStream(t, dev, nil)
-	host, x := allocHost[float32](t, dev, bytes/4), alloc[float32](t, dev, bytes/4)
+	s := testgpu.NewStream(t, dev, nil)
+	host, x := testgpu.AllocHost[float32](t, dev, bytes/4), testgpu.Alloc[float32](t, dev, bytes/4)
 	for i := range host.Slice() {
 		host.Slice()[i] = float32(i)
 	}
-	start, end := newEvent(t, timed()), newEvent(t, timed())
+	start, end := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
 	measure := func() (device, wall time.Duration) {
 		device, wall = time.Hour, time.Hour
 		for range 20 {

@@ -10,6 +10,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // The driver holds up who enqueues on a stream whose queue is full. Waits for other work
@@ -17,53 +18,53 @@ import (
 func TestAFullQueueStopsNoWait(t *testing.T) {
 	for name, enqueue := range map[string]func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()){
 		"a wait, and then a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
-			waiting := started(full.Synchronize)
+			waiting := testgpu.Go(full.Synchronize)
 			<-held
-			capture := started(func() error {
+			capture := testgpu.Go(func() error {
 				g, err := captured.Capture(func() error { return nil })
 				return errors.Join(err, g.Close())
 			})
 			time.Sleep(20 * time.Millisecond) // until it wants to begin
 			amid()
-			require.NoError(t, told(t, capture))
-			require.NoError(t, told(t, waiting))
+			require.NoError(t, testgpu.Receive(t, capture))
+			require.NoError(t, testgpu.Receive(t, waiting))
 		},
 		"a record beside a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			g, err := captured.Capture(func() error {
-				recording := started(func() error { return e.Record(full) })
+				recording := testgpu.Go(func() error { return e.Record(full) })
 				<-held
 				amid()
-				return told(t, recording)
+				return testgpu.Receive(t, recording)
 			})
 			require.NoError(t, errors.Join(err, g.Close()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			record := newStuck()
+			record := testgpu.NewGate()
 			var full driver.Stream
-			gpu, b := simulatedDevices(t, cudatest.Config{Devices: 2}, func(api *driver.API) {
+			gpu, b := testgpu.Simulated(t, cudatest.Config{Devices: 2}, func(api *driver.API) {
 				bare := api.EventRecord
 				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 					if s == full {
-						record.pass()
+						record.Pass()
 					}
 					return bare(e, s)
 				}
 			})
-			s, captured, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newStream(t, b.devices[1], nil)
+			s, captured, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Devices[1], nil)
 			releaseFull, releaseOther := gpu.Hold(s), gpu.Hold(other)
-			e, shared := newEvent(t, nil), newEvent(t, &cuda.EventOptions{Interprocess: true})
+			e, shared := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true})
 			require.NoError(t, e.Record(other))
 			require.NoError(t, shared.Record(other))
 			waiting := []<-chan error{e.Done(), shared.Done(), other.Done()}
-			parked(t, b.drv, len(waiting))
+			testgpu.Parked(t, b.Driver, len(waiting))
 			full = s.Handle()
-			open := record.close()
-			enqueue(t, s, captured, record.in, func() {
+			open := record.Close()
+			enqueue(t, s, captured, record.Entered, func() {
 				releaseOther()
 				for _, done := range waiting {
-					require.NoError(t, told(t, done))
+					require.NoError(t, testgpu.Receive(t, done))
 				}
 				open()
 				releaseFull()
@@ -77,28 +78,28 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
 	for name, inCapture := range map[string]bool{"": false, "beside a capture": true} {
 		t.Run(name, func(t *testing.T) {
-			record := newStuck()
+			record := testgpu.NewGate()
 			var full driver.Stream
-			_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+			_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 				bare := api.EventRecord
 				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 					if s == full {
-						record.pass()
+						record.Pass()
 					}
 					return bare(e, s)
 				}
 			})
-			d := b.dev()
-			s, other, third := newStream(t, d, nil), newStream(t, d, nil), newStream(t, d, nil)
-			captured := newStream(t, d, nil)
-			onFull, onOther, old := newEvent(t, nil), newEvent(t, nil), newEvent(t, nil)
+			d := b.Device()
+			s, other, third := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+			captured := testgpu.NewStream(t, d, nil)
+			onFull, onOther, old := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 			require.NoError(t, errors.Join(onFull.Record(s), old.Record(other)))
-			buf, pooled := alloc[uint32](t, d, 4), allocAsync[uint32](t, other, 4)
+			buf, pooled := testgpu.Alloc[uint32](t, d, 4), testgpu.AllocAsync[uint32](t, other, 4)
 			full = s.Handle()
 			others := func() error {
-				open := record.close()
-				recording := started(func() error { return onFull.Record(s) })
-				<-record.in
+				open := record.Close()
+				recording := testgpu.Go(func() error { return onFull.Record(s) })
+				<-record.Entered
 				for what, f := range map[string]func() error{
 					"record":                 func() error { return onOther.Record(other) },
 					"wait":                   func() error { return old.Wait(third) },
@@ -122,11 +123,11 @@ func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
 						return errors.Join(err, g.Close())
 					},
 				} {
-					require.NoError(t, told(t, started(f)), what)
+					require.NoError(t, testgpu.Receive(t, testgpu.Go(f)), what)
 				}
-				notTold(t, recording)
+				testgpu.NotReady(t, recording)
 				open()
-				return told(t, recording)
+				return testgpu.Receive(t, recording)
 			}
 			if !inCapture {
 				require.NoError(t, others())

@@ -13,32 +13,23 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// late is how much later than the work a wait may end in virtual time.
-const late = 2 * time.Millisecond
-
-func onTime(t testing.TB, began time.Time, want time.Duration) {
-	t.Helper()
-	if took := time.Since(began); took < want || took > want+late {
-		t.Errorf("ended after %v, not %v", took, want)
-	}
-}
-
 func TestManyWaitsInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
 		const streams, n = 10, 1000
 		began := time.Now()
 		var wg sync.WaitGroup
 		for i := range streams {
-			s := newStream(t, d, nil)
+			s := testgpu.NewStream(t, d, nil)
 			at := time.Duration(0)
 			for j := range n / streams {
 				work := time.Duration(i+1) * time.Duration(j%7) * 300 * time.Millisecond
 				at += work
 				want := at
 				gpu.Run(s, work)
-				e := newEvent(t, nil)
+				e := testgpu.NewEvent(t, nil)
 				require.NoError(t, e.Record(s))
 				var wait func() error
 				switch j % 6 {
@@ -51,9 +42,9 @@ func TestManyWaitsInVirtualTime(t *testing.T) {
 					done := s.Done()
 					wait = func() error { return <-done }
 				case 3:
-					wait = func() error { return cuda.WaitAll(ctxBackground, e, e) }
+					wait = func() error { return cuda.WaitAll(context.Background(), e, e) }
 				case 4:
-					wait = func() error { _, err := cuda.WaitAny(ctxBackground, e); return err }
+					wait = func() error { _, err := cuda.WaitAny(context.Background(), e); return err }
 				default:
 					wait = func() error { return e.SynchronizeContext(t.Context()) }
 				}
@@ -61,7 +52,7 @@ func TestManyWaitsInVirtualTime(t *testing.T) {
 					if err := wait(); err != nil {
 						t.Error(err)
 					}
-					onTime(t, began, want)
+					testgpu.OnTime(t, began, want)
 				})
 			}
 		}
@@ -71,9 +62,9 @@ func TestManyWaitsInVirtualTime(t *testing.T) {
 }
 
 func TestCancellingInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s, other := newStream(t, d, nil), newStream(t, d, nil)
-		e, long := newEvent(t, nil), newEvent(t, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		e, long := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 		gpu.Run(s, time.Hour)
 		gpu.Run(other, 2*time.Hour)
 		require.NoError(t, e.Record(s))
@@ -106,11 +97,11 @@ func TestCancellingInVirtualTime(t *testing.T) {
 }
 
 func TestSelectsInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s := newStream(t, d, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
 		began := time.Now()
 		gpu.Run(s, 10*time.Second)
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		gpu.Run(s, 10*time.Second)
 		var seconds, work int
@@ -118,15 +109,15 @@ func TestSelectsInVirtualTime(t *testing.T) {
 			select {
 			case err := <-eDone:
 				require.NoError(t, err)
-				onTime(t, began, 10*time.Second)
+				testgpu.OnTime(t, began, 10*time.Second)
 				eDone, work = nil, work+1
 			case err := <-sDone:
 				require.NoError(t, err)
-				onTime(t, began, 20*time.Second)
+				testgpu.OnTime(t, began, 20*time.Second)
 				sDone, work = nil, work+1
 			case err := <-dDone:
 				require.NoError(t, err)
-				onTime(t, began, 20*time.Second)
+				testgpu.OnTime(t, began, 20*time.Second)
 				dDone, work = nil, work+1
 			case <-time.After(time.Second):
 				seconds++
@@ -138,10 +129,10 @@ func TestSelectsInVirtualTime(t *testing.T) {
 }
 
 func TestWaitAnyInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
 		var work []cuda.Waitable
 		for i := range 5 {
-			s := newStream(t, d, nil)
+			s := testgpu.NewStream(t, d, nil)
 			gpu.Run(s, time.Duration(5-i)*time.Minute)
 			work = append(work, s)
 		}
@@ -150,12 +141,12 @@ func TestWaitAnyInVirtualTime(t *testing.T) {
 			which, err := cuda.WaitAny(t.Context(), work...)
 			require.NoError(t, err)
 			require.Equal(t, 4-i, which)
-			onTime(t, began, time.Duration(1+i)*time.Minute)
+			testgpu.OnTime(t, began, time.Duration(1+i)*time.Minute)
 			work = work[:which]
 		}
 
 		// Work that ends at the same moment as the context.
-		s := newStream(t, d, nil)
+		s := testgpu.NewStream(t, d, nil)
 		gpu.Run(s, time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -164,22 +155,22 @@ func TestWaitAnyInVirtualTime(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, -1, which)
 		}
-		require.Equal(t, time.Second, time.Since(began).Truncate(late))
+		require.Equal(t, time.Second, time.Since(began).Truncate(testgpu.Late))
 	})
 }
 
 // A release wakes those who wait, at that time.
 func TestHoldsInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s := newStream(t, d, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
 		for _, after := range []time.Duration{time.Microsecond, time.Millisecond, time.Minute} {
 			began := time.Now()
 			time.AfterFunc(after, gpu.Hold(s))
-			all := append(waits(t, s), waits(t, d)...)
+			all := append(testgpu.Waits(t, s), testgpu.Waits(t, d)...)
 			for _, done := range all {
 				require.NoError(t, <-done)
 			}
-			onTime(t, began, after)
+			testgpu.OnTime(t, began, after)
 		}
 	})
 }
@@ -194,17 +185,17 @@ func TestBubbleEndsAfterCancelledWaits(t *testing.T) {
 			require.NoError(t, err)
 			d, err := drv.OpenDevice(0)
 			require.NoError(t, err)
-			s := newStream(t, d, nil)
+			s := testgpu.NewStream(t, d, nil)
 			gpu.Hold(s)
-			e, forgotten := newEvent(t, nil), cuda.NewEvent(nil)
+			e, forgotten := testgpu.NewEvent(t, nil), cuda.NewEvent(nil)
 			require.NoError(t, e.Record(s))
 			require.NoError(t, forgotten.Record(s))
 			forgotten.Done()
 			ctx, cancel := context.WithCancel(t.Context())
 			var all []<-chan error
 			for range 100 {
-				all = append(all, started(func() error { return e.SynchronizeContext(ctx) }),
-					started(func() error { return cuda.WaitAll(ctx, s, d, e) }))
+				all = append(all, testgpu.Go(func() error { return e.SynchronizeContext(ctx) }),
+					testgpu.Go(func() error { return cuda.WaitAll(ctx, s, d, e) }))
 			}
 			synctest.Wait()
 			require.Equal(t, 401, drv.WaitStats().Waiting)
@@ -217,7 +208,7 @@ func TestBubbleEndsAfterCancelledWaits(t *testing.T) {
 			require.Equal(t, 0, drv.WaitStats().Watchers)
 		})
 	}
-	becomes(t, func() bool { return runtime.NumGoroutine() <= before })
+	testgpu.WaitUntil(t, func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // A wait that begins while the watcher sleeps until a later time is not late.
@@ -225,12 +216,12 @@ func TestLaterWaitsInVirtualTime(t *testing.T) {
 	for name, more := range map[string]func(w cuda.Waitable) error{
 		"Synchronize": func(w cuda.Waitable) error { return w.Synchronize() },
 		"Done":        func(w cuda.Waitable) error { return <-w.Done() },
-		"WaitAny":     func(w cuda.Waitable) error { _, err := cuda.WaitAny(ctxBackground, w); return err },
+		"WaitAny":     func(w cuda.Waitable) error { _, err := cuda.WaitAny(context.Background(), w); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-				long, s := newStream(t, d, nil), newStream(t, d, nil)
-				early, late := newEvent(t, nil), newEvent(t, nil)
+			testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+				long, s := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+				early, late := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 				gpu.Run(long, time.Hour)
 				require.NoError(t, late.Record(long))
 				lateDone := late.Done()
@@ -240,10 +231,10 @@ func TestLaterWaitsInVirtualTime(t *testing.T) {
 					gpu.Run(s, 10*time.Millisecond)
 					require.NoError(t, early.Record(s))
 					require.NoError(t, more(early))
-					onTime(t, began, 10*time.Millisecond)
+					testgpu.OnTime(t, began, 10*time.Millisecond)
 					gpu.Run(s, 10*time.Millisecond)
 					require.NoError(t, more(s))
-					onTime(t, began, 20*time.Millisecond)
+					testgpu.OnTime(t, began, 20*time.Millisecond)
 				}
 				// Of an event behind the one that is watched, and then instead of it.
 				behind, err := long.RecordEvent(nil)
@@ -260,9 +251,9 @@ func TestLaterWaitsInVirtualTime(t *testing.T) {
 
 // The watcher, while it sleeps, keeps to no record that nobody waits for any more.
 func TestGivenUpAndRecordedAgainInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s, long := newStream(t, d, nil), newStream(t, d, nil)
-		first, second := newEvent(t, nil), newEvent(t, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s, long := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+		first, second := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 		began := time.Now()
 		gpu.Run(s, 10*time.Second)
 		require.NoError(t, first.Record(s))
@@ -274,9 +265,9 @@ func TestGivenUpAndRecordedAgainInVirtualTime(t *testing.T) {
 		require.ErrorIs(t, first.SynchronizeContext(ctx), context.DeadlineExceeded)
 		require.NoError(t, first.Record(long))
 		require.NoError(t, <-secondDone)
-		onTime(t, began, 10*time.Second)
+		testgpu.OnTime(t, began, 10*time.Second)
 		require.NoError(t, first.Synchronize())
-		onTime(t, began, time.Hour)
+		testgpu.OnTime(t, began, time.Hour)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestClosingEndsWaits(t *testing.T) {
@@ -20,17 +21,17 @@ func TestClosingEndsWaits(t *testing.T) {
 	}
 	for name, make := range map[string]func(t testing.TB, s *cuda.Stream) closer{
 		"an event": func(t testing.TB, s *cuda.Stream) closer {
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(s))
 			return e
 		},
 		"a shared event": func(t testing.TB, s *cuda.Stream) closer {
-			e := newEvent(t, &cuda.EventOptions{Interprocess: true})
+			e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true})
 			require.NoError(t, e.Record(s))
 			return e
 		},
 		"a blocking event": func(t testing.TB, s *cuda.Stream) closer {
-			e := newEvent(t, &cuda.EventOptions{Blocking: true})
+			e := testgpu.NewEvent(t, &cuda.EventOptions{Blocking: true})
 			require.NoError(t, e.Record(s))
 			return e
 		},
@@ -42,34 +43,34 @@ func TestClosingEndsWaits(t *testing.T) {
 			return x
 		},
 	} {
-		rule(t, "24 closing ends waits: "+name, 1, func(t *testing.T, b *backend) {
-			s := newStream(t, b.dev(), nil)
-			release := block(t, s)
-			w, bystander := make(t, s), newEvent(t, nil)
+		testgpu.Rule(t, "24 closing ends waits: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			s := testgpu.NewStream(t, b.Device(), nil)
+			release := testgpu.Hold(t, s)
+			w, bystander := make(t, s), testgpu.NewEvent(t, nil)
 			require.NoError(t, bystander.Record(s))
-			others := append(waits(t, bystander), b.dev().Done())
-			mine := waits(t, w)
-			both := started(func() error {
+			others := append(testgpu.Waits(t, bystander), b.Device().Done())
+			mine := testgpu.Waits(t, w)
+			both := testgpu.Go(func() error {
 				which, err := cuda.WaitAny(t.Context(), bystander, w)
 				if which != 1 {
 					err = errors.Join(err, fmt.Errorf("number %d", which))
 				}
 				return err
 			})
-			mine = append(mine, both, started(func() error { return cuda.WaitAll(t.Context(), bystander, w) }))
-			parked(t, b.drv, len(others)+len(mine)+2)
+			mine = append(mine, both, testgpu.Go(func() error { return cuda.WaitAll(t.Context(), bystander, w) }))
+			testgpu.Parked(t, b.Driver, len(others)+len(mine)+2)
 			require.NoError(t, w.Close())
 			for _, done := range mine {
-				require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+				require.ErrorIs(t, testgpu.Receive(t, done), cuda.ErrClosed)
 			}
-			for _, wait := range ways {
+			for _, wait := range testgpu.WaitWays {
 				require.ErrorIs(t, wait(t.Context(), w), cuda.ErrClosed)
 			}
-			require.Equal(t, len(others), b.drv.WaitStats().Waiting)
-			notTold(t, others...)
+			require.Equal(t, len(others), b.Driver.WaitStats().Waiting)
+			testgpu.NotReady(t, others...)
 			release()
 			for _, done := range others {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		})
 	}
@@ -78,11 +79,11 @@ func TestClosingEndsWaits(t *testing.T) {
 // Whoever closes something, or gives a wait up, does not wait for the watcher, which
 // may wait for the driver.
 func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
-	rule(t, "24 closing and cancelling beside a question that takes long", 1, func(t *testing.T, b *backend) {
-		var v valve
-		b = changed(t, b, v.fit)
-		s, doomed := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		release, releaseDoomed := block(t, s), block(t, doomed)
+	testgpu.Rule(t, "24 closing and cancelling beside a question that takes long", 1, func(t *testing.T, b *testgpu.Backend) {
+		var v testgpu.Valve
+		b = testgpu.Modified(t, b, v.Install)
+		s, doomed := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+		release, releaseDoomed := testgpu.Hold(t, s), testgpu.Hold(t, doomed)
 		asked, later, other := cuda.NewEvent(nil), cuda.NewEvent(nil), cuda.NewEvent(nil)
 		for _, e := range []*cuda.Event{asked, later} {
 			require.NoError(t, e.Record(s))
@@ -90,51 +91,51 @@ func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
 		require.NoError(t, other.Record(doomed))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancelled := []<-chan error{
-			started(func() error { return asked.SynchronizeContext(ctx) }),
-			started(func() error { return later.SynchronizeContext(ctx) }),
-			started(func() error { return doomed.SynchronizeContext(ctx) }),
-			started(func() error { return b.dev().SynchronizeContext(ctx) }),
-			started(func() error { _, err := cuda.WaitAny(ctx, asked, doomed); return err }),
-			started(func() error { return cuda.WaitAll(ctx, later, other) }),
+			testgpu.Go(func() error { return asked.SynchronizeContext(ctx) }),
+			testgpu.Go(func() error { return later.SynchronizeContext(ctx) }),
+			testgpu.Go(func() error { return doomed.SynchronizeContext(ctx) }),
+			testgpu.Go(func() error { return b.Device().SynchronizeContext(ctx) }),
+			testgpu.Go(func() error { _, err := cuda.WaitAny(ctx, asked, doomed); return err }),
+			testgpu.Go(func() error { return cuda.WaitAll(ctx, later, other) }),
 		}
-		closed := append(append(waits(t, asked), waits(t, later)...), append(waits(t, other), waits(t, doomed)...)...)
-		parked(t, b.drv, len(closed)+len(cancelled)+2)
-		open := v.close(t, questions, anyEvent)
-		becomes(t, func() bool { return v.stopped.Load() == 1 })
+		closed := append(append(testgpu.Waits(t, asked), testgpu.Waits(t, later)...), append(testgpu.Waits(t, other), testgpu.Waits(t, doomed)...)...)
+		testgpu.Parked(t, b.Driver, len(closed)+len(cancelled)+2)
+		open := v.Close(t, testgpu.Queries, testgpu.AnyEvent)
+		testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() == 1 })
 
 		cancel()
 		for _, done := range cancelled {
-			require.ErrorIs(t, told(t, done), context.Canceled)
+			require.ErrorIs(t, testgpu.Receive(t, done), context.Canceled)
 		}
 		for _, c := range []interface{ Close() error }{other, doomed, later, asked} {
-			require.NoError(t, told(t, started(c.Close)))
+			require.NoError(t, testgpu.Receive(t, testgpu.Go(c.Close)))
 		}
 		for _, done := range closed {
-			require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+			require.ErrorIs(t, testgpu.Receive(t, done), cuda.ErrClosed)
 		}
-		require.Zero(t, b.drv.WaitStats().Waiting)
+		require.Zero(t, b.Driver.WaitStats().Waiting)
 		open()
 		release()
 		releaseDoomed()
-		becomes(t, func() bool { return b.drv.Stats().Events == 0 })
+		testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Events == 0 })
 	})
 }
 
 // A stream that is closed while a wait for it is about to be left to the watcher.
 func TestClosedBeforeTheWatcherKnows(t *testing.T) {
-	rule(t, "24 closing a stream whose wait still asks by itself", 1, func(t *testing.T, b *backend) {
-		for _, wait := range ways {
-			var v valve
-			own := changed(t, b, v.fit)
-			s, err := own.dev().NewStream(nil)
+	testgpu.Rule(t, "24 closing a stream whose wait still asks by itself", 1, func(t *testing.T, b *testgpu.Backend) {
+		for _, wait := range testgpu.WaitWays {
+			var v testgpu.Valve
+			own := testgpu.Modified(t, b, v.Install)
+			s, err := own.Device().NewStream(nil)
 			require.NoError(t, err)
-			release := block(t, s)
-			open := v.close(t, questions, anyEvent)
-			done := started(func() error { return wait(t.Context(), s) })
-			becomes(t, func() bool { return v.stopped.Load() == 1 })
+			release := testgpu.Hold(t, s)
+			open := v.Close(t, testgpu.Queries, testgpu.AnyEvent)
+			done := testgpu.Go(func() error { return wait(t.Context(), s) })
+			testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() == 1 })
 			require.NoError(t, s.Close())
 			open()
-			require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+			require.ErrorIs(t, testgpu.Receive(t, done), cuda.ErrClosed)
 			release()
 		}
 	})
@@ -146,7 +147,7 @@ func everywhere(t testing.TB, s *cuda.Stream) (all []<-chan error) {
 	require.NoError(t, e.Record(s))
 	require.NoError(t, later.Record(s))
 	for _, w := range []cuda.Waitable{e, later, s, s.Device()} {
-		all = append(all, waits(t, w)...)
+		all = append(all, testgpu.Waits(t, w)...)
 	}
 	return all
 }
@@ -162,18 +163,18 @@ func lostWaits(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 		e, err := s.RecordEvent(nil) // done before the failure
 		require.NoError(t, err)
 		require.NoError(t, e.Synchronize())
-		releases = append(releases, holdLost(t, s))
+		releases = append(releases, testgpu.HoldLost(t, s))
 		if len(releases) == 1 {
 			fail(s)
 		}
 		all = append(all, everywhere(t, s)...)
 	}
-	parked(t, drv, len(all))
+	testgpu.Parked(t, drv, len(all))
 	releases[0]() // the others stay busy
 	for _, done := range all {
-		require.ErrorIs(t, told(t, done), cuda.ErrDeviceLost)
+		require.ErrorIs(t, testgpu.Receive(t, done), cuda.ErrDeviceLost)
 	}
-	nobodyWaits(t, drv)
+	testgpu.NoWaits(t, drv)
 	for _, release := range releases {
 		release()
 	}
@@ -192,32 +193,32 @@ func TestLostDeviceEndsItsWaits(t *testing.T) {
 	require.NoError(t, err)
 	release := gpu.Hold(s)
 	others := everywhere(t, s)
-	parked(t, drv, len(others))
+	testgpu.Parked(t, drv, len(others))
 	e := cuda.NewEvent(nil)
 	require.NoError(t, e.Record(s))
 
 	// A wait for work of both is told of the one.
 	ls, err := lost.NewStream(nil)
 	require.NoError(t, err)
-	releaseLost := holdLost(t, ls)
+	releaseLost := testgpu.HoldLost(t, ls)
 	gpu.Fault(ls, driver.ErrorIllegalAddress)
 	l, err := ls.RecordEvent(nil)
 	require.NoError(t, err)
-	all := started(func() error { return cuda.WaitAll(t.Context(), e, ls) })
-	one := started(func() error {
+	all := testgpu.Go(func() error { return cuda.WaitAll(t.Context(), e, ls) })
+	one := testgpu.Go(func() error {
 		_, err := cuda.WaitAny(t.Context(), e, l)
 		return err
 	})
-	parked(t, drv, len(others)+4)
+	testgpu.Parked(t, drv, len(others)+4)
 	releaseLost()
-	require.ErrorIs(t, told(t, one), driver.ErrorIllegalAddress)
-	require.ErrorIs(t, told(t, all), driver.ErrorIllegalAddress)
-	notTold(t, others...)
+	require.ErrorIs(t, testgpu.Receive(t, one), driver.ErrorIllegalAddress)
+	require.ErrorIs(t, testgpu.Receive(t, all), driver.ErrorIllegalAddress)
+	testgpu.NotReady(t, others...)
 	release()
 	for _, done := range others {
-		require.NoError(t, told(t, done))
+		require.NoError(t, testgpu.Receive(t, done))
 	}
-	nobodyWaits(t, drv)
+	testgpu.NoWaits(t, drv)
 }
 
 func TestLostDevicesWaits(t *testing.T) {
@@ -229,6 +230,6 @@ func TestLostDevicesWaits(t *testing.T) {
 	lostWaits(t, d, func(s *cuda.Stream) { gpu.Fault(s, driver.ErrorLaunchFailed) })
 }
 
-func TestLostDevicesWaitsReal(t *testing.T) { inAnotherProcess(t, "TestLostDevicesWaitsChild") }
+func TestLostDevicesWaitsReal(t *testing.T) { testgpu.InAnotherProcess(t, "TestLostDevicesWaitsChild") }
 
-func TestLostDevicesWaitsChild(t *testing.T) { trapped(t, lostWaits) }
+func TestLostDevicesWaitsChild(t *testing.T) { testgpu.Trapped(t, lostWaits) }

@@ -16,6 +16,7 @@ import (
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/ccall"
 	"github.com/purecuda/cuda/internal/ccall/testlib"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // synchronizeInC is a C function that calls cuEventSynchronize, on this thread and
@@ -47,15 +48,15 @@ func usedCPU() time.Duration {
 // called from C and by each wait of this package, and prints a table of how long
 // it took from the launch of the work until the host went on.
 func TestWaitDelays(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	inC := synchronizeInC(t, drv)
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	s := newStream(t, dev, nil)
-	spin := kernel(t, ours(t, dev), "purecuda_spin")
+	s := testgpu.NewStream(t, dev, nil)
+	spin := testgpu.Kernel(t, testgpu.Kernels(t, dev), "purecuda_spin")
 	one := cuda.LaunchConfig{Grid: cuda.Dim3{X: 1}, Block: cuda.Dim3{X: 1}}
-	spinning, blocking := newEvent(t, nil), newEvent(t, &cuda.EventOptions{Blocking: true})
-	cSpinning, cBlocking := newEvent(t, nil), newEvent(t, &cuda.EventOptions{Blocking: true})
+	spinning, blocking := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, &cuda.EventOptions{Blocking: true})
+	cSpinning, cBlocking := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, &cuda.EventOptions{Blocking: true})
 	wait := func(err error) { require.NoError(t, err) }
 	ways := []struct {
 		name  string
@@ -71,7 +72,7 @@ func TestWaitDelays(t *testing.T) {
 		{"Device.Synchronize", nil, func() { wait(dev.Synchronize()) }},
 		// What docs/waiting.md rejects.
 		{"a loop of Query and time.Sleep(20 µs)", spinning, func() {
-			for !query(t, spinning) {
+			for !testgpu.Query(t, spinning) {
 				time.Sleep(20 * time.Microsecond)
 			}
 		}},

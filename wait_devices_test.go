@@ -12,152 +12,153 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // A driver that takes long to answer about one device delays nobody who waits for
 // another, with any number of waits for the first.
 func TestDevicesAreWatchedApart(t *testing.T) {
-	rule(t, "06 devices do not wait for each other", 2, func(t *testing.T, b *backend) {
-		var v valve
-		b = changed(t, b, v.fit)
-		s, far := newStream(t, b.devices[0], nil), newStream(t, b.devices[1], nil)
-		release := block(t, s)
-		e := newEvent(t, nil)
+	testgpu.Rule(t, "06 devices do not wait for each other", 2, func(t *testing.T, b *testgpu.Backend) {
+		var v testgpu.Valve
+		b = testgpu.Modified(t, b, v.Install)
+		s, far := testgpu.NewStream(t, b.Devices[0], nil), testgpu.NewStream(t, b.Devices[1], nil)
+		release := testgpu.Hold(t, s)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
-		slow := append(waits(t, e), e.Done(), s.Done())
-		parked(t, b.drv, len(slow))
-		slowest := native(t, e)
-		open := v.close(t, questions, func(q driver.Event) bool { return q == slowest })
+		slow := append(testgpu.Waits(t, e), e.Done(), s.Done())
+		testgpu.Parked(t, b.Driver, len(slow))
+		slowest := testgpu.NativeEvent(t, e)
+		open := v.Close(t, testgpu.Queries, func(q driver.Event) bool { return q == slowest })
 		for range 20 { // some of these are stuck in their own question
-			slow = append(slow, started(e.Synchronize))
+			slow = append(slow, testgpu.Go(e.Synchronize))
 		}
-		becomes(t, func() bool { return v.stopped.Load() > 1 })
+		testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() > 1 })
 		for range 10 {
-			one := block(t, far)
-			f := newEvent(t, nil)
+			one := testgpu.Hold(t, far)
+			f := testgpu.NewEvent(t, nil)
 			require.NoError(t, f.Record(far))
-			before := b.drv.WaitStats().Parked
-			all := append(waits(t, f), waits(t, far)...)
-			all = append(all, waits(t, b.devices[1])...)
-			becomes(t, func() bool { return b.drv.WaitStats().Parked-before >= uint64(len(all)) })
+			before := b.Driver.WaitStats().Parked
+			all := append(testgpu.Waits(t, f), testgpu.Waits(t, far)...)
+			all = append(all, testgpu.Waits(t, b.Devices[1])...)
+			testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Parked-before >= uint64(len(all)) })
 			one()
 			for _, done := range all {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		}
-		notTold(t, slow...)
+		testgpu.NotReady(t, slow...)
 		open()
 		release()
 		for _, done := range slow {
-			require.NoError(t, told(t, done))
+			require.NoError(t, testgpu.Receive(t, done))
 		}
-		nobodyWaits(t, b.drv)
+		testgpu.NoWaits(t, b.Driver)
 	})
 }
 
 // Each device has a poller of its own.
 func TestManyDevices(t *testing.T) {
 	const n = 20
-	gpu, b := simulatedDevices(t, cudatest.Config{Devices: n}, nil)
+	gpu, b := testgpu.Simulated(t, cudatest.Config{Devices: n}, nil)
 	var all []cuda.Waitable
 	var releases []func()
-	for _, d := range b.devices {
-		s := newStream(t, d, nil)
+	for _, d := range b.Devices {
+		s := testgpu.NewStream(t, d, nil)
 		releases = append(releases, gpu.Hold(s))
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		all = append(all, e, s, d)
 	}
 	var waiting [n][]<-chan error
 	for i, w := range all {
-		waiting[i/3] = append(waiting[i/3], waits(t, w)...)
+		waiting[i/3] = append(waiting[i/3], testgpu.Waits(t, w)...)
 	}
-	parked(t, b.drv, 3*n*len(ways))
-	require.Equal(t, n, b.drv.WaitStats().Watchers)
+	testgpu.Parked(t, b.Driver, 3*n*len(testgpu.WaitWays))
+	require.Equal(t, n, b.Driver.WaitStats().Watchers)
 	for i := range n {
 		releases[i]()
 		for _, done := range waiting[i] {
-			require.NoError(t, told(t, done))
+			require.NoError(t, testgpu.Receive(t, done))
 		}
-		require.Equal(t, 3*(n-1-i)*len(ways), b.drv.WaitStats().Waiting)
+		require.Equal(t, 3*(n-1-i)*len(testgpu.WaitWays), b.Driver.WaitStats().Waiting)
 	}
-	nobodyWaits(t, b.drv)
+	testgpu.NoWaits(t, b.Driver)
 }
 
 // oldDriver has no event for all work of a device: it is waited for by
 // cuCtxSynchronize. most is how many calls of that there were at the same time.
-func oldDriver(t testing.TB, devices int) (gpu *cudatest.GPU, b *backend, calls *atomic.Int32) {
+func oldDriver(t testing.TB, devices int) (gpu *cudatest.GPU, b *testgpu.Backend, calls *atomic.Int32) {
 	calls = new(atomic.Int32)
-	gpu, b = simulatedDevices(t, cudatest.Config{Devices: devices, DriverVersion: 12040}, func(api *driver.API) {
+	gpu, b = testgpu.Simulated(t, cudatest.Config{Devices: devices, DriverVersion: 12040}, func(api *driver.API) {
 		bare := api.CtxSynchronize
 		api.CtxSynchronize = func() driver.Result {
 			calls.Add(1)
 			return bare()
 		}
 	})
-	require.Contains(t, b.drv.Missing(), "cuCtxRecordEvent")
+	require.Contains(t, b.Driver.Missing(), "cuCtxRecordEvent")
 	return gpu, b, calls
 }
 
 func TestOldDriversDeviceWaits(t *testing.T) {
 	gpu, b, calls := oldDriver(t, 2)
-	goroutines, began := runtime.NumGoroutine(), threads()
+	goroutines, began := runtime.NumGoroutine(), testgpu.Threads()
 	var releases []func()
-	for _, d := range b.devices {
-		releases = append(releases, gpu.Hold(newStream(t, d, nil)))
+	for _, d := range b.Devices {
+		releases = append(releases, gpu.Hold(testgpu.NewStream(t, d, nil)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var going [2][]<-chan error
 	var givenUp []<-chan error
 	for i := range 1000 {
-		d := b.devices[i%2]
+		d := b.Devices[i%2]
 		switch i / 2 % 4 {
 		case 0:
 			going[i%2] = append(going[i%2], d.Done())
 		case 1:
-			going[i%2] = append(going[i%2], started(d.Synchronize))
+			going[i%2] = append(going[i%2], testgpu.Go(d.Synchronize))
 		case 2:
-			going[i%2] = append(going[i%2], started(func() error { return cuda.WaitAll(t.Context(), d) }))
+			going[i%2] = append(going[i%2], testgpu.Go(func() error { return cuda.WaitAll(t.Context(), d) }))
 		default:
-			givenUp = append(givenUp, started(func() error { return d.SynchronizeContext(ctx) }))
+			givenUp = append(givenUp, testgpu.Go(func() error { return d.SynchronizeContext(ctx) }))
 		}
 	}
-	parked(t, b.drv, 1000)
+	testgpu.Parked(t, b.Driver, 1000)
 	cancel()
 	for _, done := range givenUp {
-		require.ErrorIs(t, told(t, done), context.Canceled)
+		require.ErrorIs(t, testgpu.Receive(t, done), context.Canceled)
 	}
 	for i, release := range releases {
-		notTold(t, going[i][:10]...)
+		testgpu.NotReady(t, going[i][:10]...)
 		release()
 		for _, done := range going[i] {
-			require.NoError(t, told(t, done))
+			require.NoError(t, testgpu.Receive(t, done))
 		}
 	}
 	require.Zero(t, calls.Load(), "cuCtxSynchronize would end captures")
-	require.LessOrEqual(t, threads()-began, 16)
-	nobodyWaits(t, b.drv)
-	becomes(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+	require.LessOrEqual(t, testgpu.Threads()-began, 16)
+	testgpu.NoWaits(t, b.Driver)
+	testgpu.WaitUntil(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 // A wait is for the work that was there when it began, also if another wait, for
 // less, is under way.
 func TestOldDriversDeviceWaitsAreForAllWork(t *testing.T) {
 	gpu, b, _ := oldDriver(t, 1)
-	first, second := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+	first, second := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
 	releaseFirst := gpu.Hold(first)
-	early := waits(t, b.dev())
-	parked(t, b.drv, len(early))
+	early := testgpu.Waits(t, b.Device())
+	testgpu.Parked(t, b.Driver, len(early))
 	releaseSecond := gpu.Hold(second)
-	late := waits(t, b.dev())
-	parked(t, b.drv, len(early)+len(late))
+	late := testgpu.Waits(t, b.Device())
+	testgpu.Parked(t, b.Driver, len(early)+len(late))
 	releaseFirst()
-	notTold(t, late...)
+	testgpu.NotReady(t, late...)
 	releaseSecond()
 	for _, done := range append(early, late...) {
-		require.NoError(t, told(t, done))
+		require.NoError(t, testgpu.Receive(t, done))
 	}
-	require.NoError(t, b.dev().Synchronize(), "and the next")
+	require.NoError(t, b.Device().Synchronize(), "and the next")
 }
 
 func TestOldDriversDeviceWaitsFail(t *testing.T) {
@@ -171,22 +172,22 @@ func TestOldDriversDeviceWaitsFail(t *testing.T) {
 	require.NoError(t, err)
 	release := gpu.Hold(s)
 	gpu.Fault(s, driver.ErrorLaunchFailed)
-	all := waits(t, d)
-	parked(t, drv, len(all))
+	all := testgpu.Waits(t, d)
+	testgpu.Parked(t, drv, len(all))
 	release()
 	for _, done := range all {
-		err := told(t, done)
+		err := testgpu.Receive(t, done)
 		require.ErrorIs(t, err, cuda.ErrDeviceLost)
 		require.ErrorIs(t, err, driver.ErrorLaunchFailed)
 	}
 	require.ErrorIs(t, <-d.Done(), cuda.ErrDeviceLost)
-	nobodyWaits(t, drv)
+	testgpu.NoWaits(t, drv)
 }
 
 // A device that is waited for all the time, by many, on an old driver.
 func TestOldDriversDeviceWaitsInLoops(t *testing.T) {
 	gpu, b, _ := oldDriver(t, 1)
-	s := newStream(t, b.dev(), nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
@@ -197,7 +198,7 @@ func TestOldDriversDeviceWaitsInLoops(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.dev().Synchronize(); err != nil {
+				if err := b.Device().Synchronize(); err != nil {
 					t.Error(err)
 				}
 				if done, err := e.Query(); !done || err != nil {
@@ -209,5 +210,5 @@ func TestOldDriversDeviceWaitsInLoops(t *testing.T) {
 			}
 		})
 	}
-	returns(t, wg.Wait)
+	testgpu.Returns(t, wg.Wait)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // scene is what the rules of WaitAny and WaitAll name.
@@ -23,26 +24,26 @@ type scene struct {
 }
 
 func newScene(t testing.TB, d *cuda.Device) *scene {
-	second := newStream(t, d, nil)
+	second := testgpu.NewStream(t, d, nil)
 	s := &scene{
-		busy: newStream(t, d, nil), idle: newStream(t, d, nil),
-		held: newEvent(t, nil), held2: newEvent(t, nil), done: newEvent(t, nil), done2: newEvent(t, nil),
-		never: newEvent(t, nil), closed: newEvent(t, nil),
+		busy: testgpu.NewStream(t, d, nil), idle: testgpu.NewStream(t, d, nil),
+		held: testgpu.NewEvent(t, nil), held2: testgpu.NewEvent(t, nil), done: testgpu.NewEvent(t, nil), done2: testgpu.NewEvent(t, nil),
+		never: testgpu.NewEvent(t, nil), closed: testgpu.NewEvent(t, nil),
 	}
 	for _, e := range []*cuda.Event{s.done, s.done2, s.closed} {
 		require.NoError(t, e.Record(s.idle))
 		require.NoError(t, e.Synchronize())
 	}
 	require.NoError(t, s.closed.Close())
-	s.release, s.other = block(t, s.busy), block(t, second)
+	s.release, s.other = testgpu.Hold(t, s.busy), testgpu.Hold(t, second)
 	require.NoError(t, s.held.Record(s.busy))
 	require.NoError(t, s.held2.Record(second))
 	return s
 }
 
 func TestWaitAnyRules(t *testing.T) {
-	rule(t, "06 WaitAny returns the index of what is done", 1, func(t *testing.T, b *backend) {
-		s := newScene(t, b.dev())
+	testgpu.Rule(t, "06 WaitAny returns the index of what is done", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := newScene(t, b.Device())
 		for name, c := range map[string]struct {
 			work []cuda.Waitable
 			want int
@@ -58,7 +59,7 @@ func TestWaitAnyRules(t *testing.T) {
 			"one that is done":        {[]cuda.Waitable{s.held, s.busy, s.done}, 2, nil, ""},
 			"two that are done":       {[]cuda.Waitable{s.held, s.done, s.done2}, 1, nil, ""},
 			"one never recorded":      {[]cuda.Waitable{s.held, s.never}, 1, nil, ""},
-			"an idle stream":          {[]cuda.Waitable{b.dev(), s.busy, s.idle}, 2, nil, ""},
+			"an idle stream":          {[]cuda.Waitable{b.Device(), s.busy, s.idle}, 2, nil, ""},
 			"the same twice":          {[]cuda.Waitable{s.held, s.done, s.done}, 1, nil, ""},
 		} {
 			which, err := cuda.WaitAny(t.Context(), c.work...)
@@ -76,30 +77,30 @@ func TestWaitAnyRules(t *testing.T) {
 		which, err = cuda.WaitAny(gone, s.held, s.busy)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, -1, which)
-		require.Zero(t, b.drv.WaitStats().Waiting)
+		require.Zero(t, b.Driver.WaitStats().Waiting)
 	})
 
-	rule(t, "06 WaitAny waits, and leaves nothing", 1, func(t *testing.T, b *backend) {
-		s := newScene(t, b.dev())
+	testgpu.Rule(t, "06 WaitAny waits, and leaves nothing", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := newScene(t, b.Device())
 		ctx, cancel := context.WithCancel(t.Context())
-		cancelled := started(func() error {
-			which, err := cuda.WaitAny(ctx, s.held, s.held2, b.dev(), s.busy, s.held)
+		cancelled := testgpu.Go(func() error {
+			which, err := cuda.WaitAny(ctx, s.held, s.held2, b.Device(), s.busy, s.held)
 			return errors.Join(err, index(which, -1))
 		})
-		ended := started(func() error {
-			which, err := cuda.WaitAny(t.Context(), b.dev(), s.held2, s.held2, s.held)
+		ended := testgpu.Go(func() error {
+			which, err := cuda.WaitAny(t.Context(), b.Device(), s.held2, s.held2, s.held)
 			return errors.Join(err, index(which, 3))
 		})
-		parked(t, b.drv, 9)
+		testgpu.Parked(t, b.Driver, 9)
 		cancel()
-		require.ErrorIs(t, told(t, cancelled), context.Canceled)
-		parked(t, b.drv, 4)
-		notTold(t, ended)
+		require.ErrorIs(t, testgpu.Receive(t, cancelled), context.Canceled)
+		testgpu.Parked(t, b.Driver, 4)
+		testgpu.NotReady(t, ended)
 		s.release()
-		require.NoError(t, told(t, ended))
-		nobodyWaits(t, b.drv)
+		require.NoError(t, testgpu.Receive(t, ended))
+		testgpu.NoWaits(t, b.Driver)
 		s.other()
-		which, err := cuda.WaitAny(t.Context(), b.dev())
+		which, err := cuda.WaitAny(t.Context(), b.Device())
 		require.NoError(t, err)
 		require.Zero(t, which)
 	})
@@ -114,8 +115,8 @@ func index(got, want int) error {
 }
 
 func TestWaitAllRules(t *testing.T) {
-	rule(t, "06 WaitAll waits for all, or fails for the first", 1, func(t *testing.T, b *backend) {
-		s := newScene(t, b.dev())
+	testgpu.Rule(t, "06 WaitAll waits for all, or fails for the first", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := newScene(t, b.Device())
 		gone, cancelled := context.WithCancel(t.Context())
 		cancelled()
 		for name, c := range map[string]struct {
@@ -139,43 +140,43 @@ func TestWaitAllRules(t *testing.T) {
 				require.ErrorContains(t, err, c.says, name)
 			}
 		}
-		require.Zero(t, b.drv.WaitStats().Waiting)
+		require.Zero(t, b.Driver.WaitStats().Waiting)
 
 		ctx, cancel := context.WithCancel(t.Context())
-		given := started(func() error { return cuda.WaitAll(ctx, s.done, s.held, s.held2, b.dev()) })
-		all := started(func() error {
-			return cuda.WaitAll(t.Context(), s.busy, s.held, s.held, s.done, s.held2, s.never, b.dev())
+		given := testgpu.Go(func() error { return cuda.WaitAll(ctx, s.done, s.held, s.held2, b.Device()) })
+		all := testgpu.Go(func() error {
+			return cuda.WaitAll(t.Context(), s.busy, s.held, s.held, s.done, s.held2, s.never, b.Device())
 		})
-		doomed := newEvent(t, nil)
+		doomed := testgpu.NewEvent(t, nil)
 		require.NoError(t, doomed.Record(s.busy))
-		fails := started(func() error { return cuda.WaitAll(t.Context(), s.held, doomed, s.held2) })
-		parked(t, b.drv, 3+5+3)
+		fails := testgpu.Go(func() error { return cuda.WaitAll(t.Context(), s.held, doomed, s.held2) })
+		testgpu.Parked(t, b.Driver, 3+5+3)
 		cancel()
-		require.ErrorIs(t, told(t, given), context.Canceled)
+		require.ErrorIs(t, testgpu.Receive(t, given), context.Canceled)
 		require.NoError(t, doomed.Close())
-		err := told(t, fails)
+		err := testgpu.Receive(t, fails)
 		require.ErrorIs(t, err, cuda.ErrClosed)
 		require.ErrorContains(t, err, "number 1 of 3")
-		parked(t, b.drv, 5)
+		testgpu.Parked(t, b.Driver, 5)
 		s.release()
-		parked(t, b.drv, 2)
-		notTold(t, all)
+		testgpu.Parked(t, b.Driver, 2)
+		testgpu.NotReady(t, all)
 		s.other()
-		require.NoError(t, told(t, all))
-		nobodyWaits(t, b.drv)
+		require.NoError(t, testgpu.Receive(t, all))
+		testgpu.NoWaits(t, b.Driver)
 	})
 
-	rule(t, "06 what is waited for is settled when WaitAll is called", 1, func(t *testing.T, b *backend) {
-		s := newScene(t, b.dev())
-		all := started(func() error { return cuda.WaitAll(t.Context(), s.held, s.busy) })
-		any := started(func() error { _, err := cuda.WaitAny(t.Context(), s.busy, s.held); return err })
-		parked(t, b.drv, 4)
-		require.NoError(t, s.busy.WaitStream(s.held2Stream(t, b.dev()))) // later work
+	testgpu.Rule(t, "06 what is waited for is settled when WaitAll is called", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := newScene(t, b.Device())
+		all := testgpu.Go(func() error { return cuda.WaitAll(t.Context(), s.held, s.busy) })
+		any := testgpu.Go(func() error { _, err := cuda.WaitAny(t.Context(), s.busy, s.held); return err })
+		testgpu.Parked(t, b.Driver, 4)
+		require.NoError(t, s.busy.WaitStream(s.held2Stream(t, b.Device()))) // later work
 		require.NoError(t, s.held.Record(s.busy))
 		s.release()
-		require.NoError(t, told(t, all))
-		require.NoError(t, told(t, any))
-		require.False(t, query(t, s.held))
+		require.NoError(t, testgpu.Receive(t, all))
+		require.NoError(t, testgpu.Receive(t, any))
+		require.False(t, testgpu.Query(t, s.held))
 		s.other()
 		require.NoError(t, s.held.Synchronize())
 	})
@@ -183,46 +184,46 @@ func TestWaitAllRules(t *testing.T) {
 
 // held2Stream is a stream that waits for held2.
 func (s *scene) held2Stream(t testing.TB, d *cuda.Device) *cuda.Stream {
-	behind := newStream(t, d, nil)
+	behind := testgpu.NewStream(t, d, nil)
 	require.NoError(t, s.held2.Wait(behind))
 	return behind
 }
 
 // What is waited for may be of several devices and of several drivers.
 func TestWaitForWorkOfTwoDrivers(t *testing.T) {
-	one, a := simulatedDevices(t, cudatest.Config{Devices: 2}, nil)
-	two, b := simulatedDevices(t, cudatest.Config{}, nil)
-	s, far, other := newStream(t, a.devices[0], nil), newStream(t, a.devices[1], nil), newStream(t, b.dev(), nil)
+	one, a := testgpu.Simulated(t, cudatest.Config{Devices: 2}, nil)
+	two, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	s, far, other := testgpu.NewStream(t, a.Devices[0], nil), testgpu.NewStream(t, a.Devices[1], nil), testgpu.NewStream(t, b.Device(), nil)
 	for range 20 {
 		release, releaseFar, releaseOther := one.Hold(s), one.Hold(far), two.Hold(other)
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(other))
-		work := []cuda.Waitable{s, a.devices[1], e, other, b.dev(), far}
-		all := started(func() error { return cuda.WaitAll(t.Context(), work...) })
-		any := started(func() error {
-			which, err := cuda.WaitAny(t.Context(), s, a.devices[1], e)
+		work := []cuda.Waitable{s, a.Devices[1], e, other, b.Device(), far}
+		all := testgpu.Go(func() error { return cuda.WaitAll(t.Context(), work...) })
+		any := testgpu.Go(func() error {
+			which, err := cuda.WaitAny(t.Context(), s, a.Devices[1], e)
 			return errors.Join(err, index(which, 2))
 		})
-		parked(t, a.drv, 3+2)
-		parked(t, b.drv, 3+1)
+		testgpu.Parked(t, a.Driver, 3+2)
+		testgpu.Parked(t, b.Driver, 3+1)
 		releaseOther()
-		require.NoError(t, told(t, any))
-		parked(t, b.drv, 0)
-		parked(t, a.drv, 3)
+		require.NoError(t, testgpu.Receive(t, any))
+		testgpu.Parked(t, b.Driver, 0)
+		testgpu.Parked(t, a.Driver, 3)
 		release()
-		parked(t, a.drv, 2)
+		testgpu.Parked(t, a.Driver, 2)
 		releaseFar()
-		require.NoError(t, told(t, all))
+		require.NoError(t, testgpu.Receive(t, all))
 		require.NoError(t, e.Close())
 	}
-	nobodyWaits(t, a.drv)
-	nobodyWaits(t, b.drv)
+	testgpu.NoWaits(t, a.Driver)
+	testgpu.NoWaits(t, b.Driver)
 }
 
 // A failure of the driver names the work, and matches the driver's code.
 func TestWaitForSeveralFails(t *testing.T) {
 	var bad driver.Event
-	_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 		bare := api.EventQuery
 		api.EventQuery = func(e driver.Event) driver.Result {
 			if e == bad {
@@ -231,9 +232,9 @@ func TestWaitForSeveralFails(t *testing.T) {
 			return bare(e)
 		}
 	})
-	s, fails := newScene(t, b.dev()), newEvent(t, nil)
+	s, fails := newScene(t, b.Device()), testgpu.NewEvent(t, nil)
 	require.NoError(t, fails.Record(s.busy))
-	bad = native(t, fails)
+	bad = testgpu.NativeEvent(t, fails)
 	which, err := cuda.WaitAny(t.Context(), s.held, fails)
 	require.Equal(t, 1, which)
 	require.ErrorIs(t, err, driver.ErrorUnknown)
@@ -244,5 +245,5 @@ func TestWaitForSeveralFails(t *testing.T) {
 	bad = 0 // others may get it now
 	s.release()
 	s.other()
-	nobodyWaits(t, b.drv)
+	testgpu.NoWaits(t, b.Driver)
 }

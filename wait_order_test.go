@@ -14,6 +14,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // questioned counts the questions about each event.
@@ -49,9 +50,9 @@ func (q *questioned) about(e driver.Event) int {
 func (q *questioned) onlyAbout(t testing.TB, e driver.Event) {
 	t.Helper()
 	q.forget()
-	becomes(t, func() bool { return q.about(e) >= 3 }) // what was under way before is over
+	testgpu.WaitUntil(t, func() bool { return q.about(e) >= 3 }) // what was under way before is over
 	q.forget()
-	becomes(t, func() bool { return q.about(e) >= 20 })
+	testgpu.WaitUntil(t, func() bool { return q.about(e) >= 20 })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	require.Len(t, q.times, 1)
@@ -67,17 +68,17 @@ func TestOnlyTheOldestIsAsked(t *testing.T) {
 	slices.Reverse(down)
 	mixed = rand.Perm(n)
 	for name, order := range map[string][]int{"forwards": up, "backwards": down, "mixed": mixed} {
-		rule(t, "06 of each stream the oldest record is asked, "+name, 1, func(t *testing.T, b *backend) {
+		testgpu.Rule(t, "06 of each stream the oldest record is asked, "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			var q questioned
-			b = changed(t, b, q.fit)
-			s := newStream(t, b.dev(), nil)
+			b = testgpu.Modified(t, b, q.fit)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			var releases []func()
 			var events []*cuda.Event
 			for range n {
 				if len(events)%10 == 0 {
-					releases = append(releases, block(t, s))
+					releases = append(releases, testgpu.Hold(t, s))
 				}
-				e := newEvent(t, nil)
+				e := testgpu.NewEvent(t, nil)
 				require.NoError(t, e.Record(s))
 				events = append(events, e)
 			}
@@ -86,31 +87,31 @@ func TestOnlyTheOldestIsAsked(t *testing.T) {
 			for _, i := range order {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				cancels[i], done[i] = cancel, started(func() error { return events[i].SynchronizeContext(ctx) })
+				cancels[i], done[i] = cancel, testgpu.Go(func() error { return events[i].SynchronizeContext(ctx) })
 			}
-			parked(t, b.drv, n)
-			q.onlyAbout(t, native(t, events[0]))
+			testgpu.Parked(t, b.Driver, n)
+			q.onlyAbout(t, testgpu.NativeEvent(t, events[0]))
 
 			cancels[0]()
-			require.ErrorIs(t, told(t, done[0]), context.Canceled)
-			q.onlyAbout(t, native(t, events[1]))
+			require.ErrorIs(t, testgpu.Receive(t, done[0]), context.Canceled)
+			q.onlyAbout(t, testgpu.NativeEvent(t, events[1]))
 			cancels[2]() // which was not asked
-			require.ErrorIs(t, told(t, done[2]), context.Canceled)
-			q.onlyAbout(t, native(t, events[1]))
+			require.ErrorIs(t, testgpu.Receive(t, done[2]), context.Canceled)
+			q.onlyAbout(t, testgpu.NativeEvent(t, events[1]))
 
 			for i, release := range releases {
 				if i > 0 {
-					q.onlyAbout(t, native(t, events[10*i]))
+					q.onlyAbout(t, testgpu.NativeEvent(t, events[10*i]))
 				}
-				require.Equal(t, map[int]int{0: n - 2, 1: n - 10, 2: n - 20}[i], b.drv.WaitStats().Waiting)
+				require.Equal(t, map[int]int{0: n - 2, 1: n - 10, 2: n - 20}[i], b.Driver.WaitStats().Waiting)
 				release()
 				for j := 10 * i; j < 10*i+10; j++ {
 					if j != 0 && j != 2 {
-						require.NoError(t, told(t, done[j]))
+						require.NoError(t, testgpu.Receive(t, done[j]))
 					}
 				}
 			}
-			nobodyWaits(t, b.drv)
+			testgpu.NoWaits(t, b.Driver)
 		})
 	}
 }
@@ -118,10 +119,10 @@ func TestOnlyTheOldestIsAsked(t *testing.T) {
 // Records that were under way at the same time may stand in either order.
 func TestConcurrentRecords(t *testing.T) {
 	for name, between := range map[string]int{"two": 0, "a few": 20, "more than are counted": 300} {
-		rule(t, "06 of records that overlap each is asked, "+name, 1, func(t *testing.T, b *backend) {
+		testgpu.Rule(t, "06 of records that overlap each is asked, "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			entered, leave := make(chan struct{}), make(chan struct{})
 			var held atomic.Bool
-			b = changed(t, b, func(api *driver.API) {
+			b = testgpu.Modified(t, b, func(api *driver.API) {
 				bare := api.EventRecord
 				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 					r := bare(e, s)
@@ -132,28 +133,28 @@ func TestConcurrentRecords(t *testing.T) {
 					return r
 				}
 			})
-			s, early, late := newStream(t, b.dev(), nil), newEvent(t, nil), newEvent(t, nil)
-			begin := block(t, s)
-			slow := started(func() error { return early.Record(s) })
+			s, early, late := testgpu.NewStream(t, b.Device(), nil), testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
+			begin := testgpu.Hold(t, s)
+			slow := testgpu.Go(func() error { return early.Record(s) })
 			<-entered
-			end := block(t, s)
+			end := testgpu.Hold(t, s)
 			require.NoError(t, late.Record(s))
 			for range between {
-				require.NoError(t, newEvent(t, nil).Record(s))
+				require.NoError(t, testgpu.NewEvent(t, nil).Record(s))
 			}
 			lateDone := []<-chan error{late.Done()}
-			parked(t, b.drv, 1)
+			testgpu.Parked(t, b.Driver, 1)
 			close(leave) // early is recorded last, but stands before late
-			require.NoError(t, told(t, slow))
+			require.NoError(t, testgpu.Receive(t, slow))
 			earlyDone := early.Done()
-			lateDone = append(lateDone, started(late.Synchronize))
-			parked(t, b.drv, 3)
+			lateDone = append(lateDone, testgpu.Go(late.Synchronize))
+			testgpu.Parked(t, b.Driver, 3)
 			begin()
-			require.NoError(t, told(t, earlyDone))
-			notTold(t, lateDone...)
+			require.NoError(t, testgpu.Receive(t, earlyDone))
+			testgpu.NotReady(t, lateDone...)
 			end()
 			for _, done := range lateDone {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		})
 	}
@@ -162,11 +163,11 @@ func TestConcurrentRecords(t *testing.T) {
 // A record that was under way when the wait for it began is asked for by itself only
 // until it is over.
 func TestWaitDuringARecord(t *testing.T) {
-	rule(t, "06 a wait that begins during the record", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "06 a wait that begins during the record", 1, func(t *testing.T, b *testgpu.Backend) {
 		var q questioned
 		entered, leave := make(chan struct{}), make(chan struct{})
 		var slow atomic.Bool
-		b = changed(t, b, func(api *driver.API) {
+		b = testgpu.Modified(t, b, func(api *driver.API) {
 			q.fit(api)
 			bare := api.EventRecord
 			api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
@@ -178,30 +179,30 @@ func TestWaitDuringARecord(t *testing.T) {
 				return r
 			}
 		})
-		s, oldest, e := newStream(t, b.dev(), nil), newEvent(t, nil), newEvent(t, nil)
+		s, oldest, e := testgpu.NewStream(t, b.Device(), nil), testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		require.NoError(t, e.Synchronize())
-		release := block(t, s)
+		release := testgpu.Hold(t, s)
 		require.NoError(t, oldest.Record(s))
 		slow.Store(true)
-		recorded := started(func() error { return e.Record(s) })
+		recorded := testgpu.Go(func() error { return e.Record(s) })
 		<-entered
 		all := []<-chan error{oldest.Done(), e.Done()}
-		parked(t, b.drv, 2)
-		becomes(t, func() bool { return q.about(native(t, e)) > 10 })
+		testgpu.Parked(t, b.Driver, 2)
+		testgpu.WaitUntil(t, func() bool { return q.about(testgpu.NativeEvent(t, e)) > 10 })
 		close(leave)
-		require.NoError(t, told(t, recorded))
-		q.onlyAbout(t, native(t, oldest))
+		require.NoError(t, testgpu.Receive(t, recorded))
+		q.onlyAbout(t, testgpu.NativeEvent(t, oldest))
 		release()
 		for _, done := range all {
-			require.NoError(t, told(t, done))
+			require.NoError(t, testgpu.Receive(t, done))
 		}
 	})
 }
 
 func TestManyRecorders(t *testing.T) {
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
-	s := newStream(t, b.dev(), nil)
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
 	const recorders, rounds = 16, 60
 	var recording, waiting sync.WaitGroup
 	for i := range recorders {
@@ -227,21 +228,21 @@ func TestManyRecorders(t *testing.T) {
 			}
 		})
 	}
-	returns(t, recording.Wait)
-	returns(t, waiting.Wait)
-	nobodyWaits(t, b.drv)
+	testgpu.Returns(t, recording.Wait)
+	testgpu.Returns(t, waiting.Wait)
+	testgpu.NoWaits(t, b.Driver)
 }
 
 // All that is done at the same moment is told at the same moment: the watcher does
 // not sleep between one and the next.
 func TestManyRecordsDoneAtOnce(t *testing.T) {
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
 	const n = 2000
-	s := newStream(t, b.dev(), nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
 	release := gpu.Hold(s)
 	var waits []<-chan error
 	for range n {
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		waits = append(waits, e.Done())
 	}
@@ -250,45 +251,45 @@ func TestManyRecordsDoneAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	defer behind.Close()
 	behindDone := behind.Done()
-	parked(t, b.drv, n+1)
-	before := b.drv.WaitStats()
+	testgpu.Parked(t, b.Driver, n+1)
+	before := b.Driver.WaitStats()
 	release()
 	for _, done := range waits {
-		require.NoError(t, told(t, done))
+		require.NoError(t, testgpu.Receive(t, done))
 	}
-	after := b.drv.WaitStats()
+	after := b.Driver.WaitStats()
 	require.Less(t, after.Wakeups-before.Wakeups, uint64(n/10))
 	require.Less(t, after.Queries-before.Queries, uint64(n/4), "a later record that is done says so of the earlier ones")
-	notTold(t, behindDone)
+	testgpu.NotReady(t, behindDone)
 	last()
-	require.NoError(t, told(t, behindDone))
+	require.NoError(t, testgpu.Receive(t, behindDone))
 }
 
 func TestStreamsDoNotDelayEachOther(t *testing.T) {
-	rule(t, "06 a stream that is held delays no other's waits", 1, func(t *testing.T, b *backend) {
-		held, s := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		release := block(t, held)
+	testgpu.Rule(t, "06 a stream that is held delays no other's waits", 1, func(t *testing.T, b *testgpu.Backend) {
+		held, s := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+		release := testgpu.Hold(t, held)
 		var stuck []<-chan error
 		for range 5 {
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(held))
 			stuck = append(stuck, e.Done(), held.Done())
 		}
 		for range 20 {
-			one := block(t, s)
-			e := newEvent(t, nil)
+			one := testgpu.Hold(t, s)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(s))
-			done := []<-chan error{e.Done(), s.Done(), started(e.Synchronize)}
-			parked(t, b.drv, len(stuck)+len(done))
+			done := []<-chan error{e.Done(), s.Done(), testgpu.Go(e.Synchronize)}
+			testgpu.Parked(t, b.Driver, len(stuck)+len(done))
 			one()
 			for _, d := range done {
-				require.NoError(t, told(t, d))
+				require.NoError(t, testgpu.Receive(t, d))
 			}
 		}
-		notTold(t, stuck...)
+		testgpu.NotReady(t, stuck...)
 		release()
 		for _, d := range stuck {
-			require.NoError(t, told(t, d))
+			require.NoError(t, testgpu.Receive(t, d))
 		}
 	})
 }

@@ -12,65 +12,66 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestWaitsKeepToTheirRecord(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		name := map[bool]string{true: "the same stream", false: "another stream"}[same]
-		rule(t, "17 a wait keeps to its record when the event is recorded again on "+name, 1, func(t *testing.T, b *backend) {
-			s := newStream(t, b.dev(), nil)
-			next := newStream(t, b.dev(), nil)
+		testgpu.Rule(t, "17 a wait keeps to its record when the event is recorded again on "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			s := testgpu.NewStream(t, b.Device(), nil)
+			next := testgpu.NewStream(t, b.Device(), nil)
 			if same {
 				next = s
 			}
-			start, e := newEvent(t, timed()), newEvent(t, timed())
+			start, e := testgpu.NewEvent(t, testgpu.Timed()), testgpu.NewEvent(t, testgpu.Timed())
 			require.NoError(t, start.Record(s))
 			require.NoError(t, start.Synchronize())
-			first := block(t, s)
+			first := testgpu.Hold(t, s)
 			require.NoError(t, e.Record(s))
-			former := waits(t, e)
-			parked(t, b.drv, len(ways))
-			second := block(t, next)
+			former := testgpu.Waits(t, e)
+			testgpu.Parked(t, b.Driver, len(testgpu.WaitWays))
+			second := testgpu.Hold(t, next)
 			require.NoError(t, e.Record(next))
-			newest := waits(t, e)
-			parked(t, b.drv, 2*len(ways))
-			require.Equal(t, 2, b.drv.Stats().Events)
+			newest := testgpu.Waits(t, e)
+			testgpu.Parked(t, b.Driver, 2*len(testgpu.WaitWays))
+			require.Equal(t, 2, b.Driver.Stats().Events)
 			first()
 			for _, done := range former {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
-			require.Equal(t, len(ways), b.drv.WaitStats().Waiting)
-			require.False(t, query(t, e))
+			require.Equal(t, len(testgpu.WaitWays), b.Driver.WaitStats().Waiting)
+			require.False(t, testgpu.Query(t, e))
 			_, err := start.ElapsedTime(e)
 			require.ErrorIs(t, err, cuda.ErrNotCompleted)
-			notTold(t, newest...)
+			testgpu.NotReady(t, newest...)
 			second()
 			for _, done := range newest {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
-			require.True(t, query(t, e))
+			require.True(t, testgpu.Query(t, e))
 			took, err := start.ElapsedTime(e)
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, took, soon-time.Millisecond, "of the newest record")
-			nobodyWaits(t, b.drv)
+			require.GreaterOrEqual(t, took, testgpu.Soon-time.Millisecond, "of the newest record")
+			testgpu.NoWaits(t, b.Driver)
 		})
 	}
 
-	rule(t, "24 closing an event ends the waits for all its records", 1, func(t *testing.T, b *backend) {
-		s, e := newStream(t, b.dev(), nil), cuda.NewEvent(nil)
-		release := block(t, s)
+	testgpu.Rule(t, "24 closing an event ends the waits for all its records", 1, func(t *testing.T, b *testgpu.Backend) {
+		s, e := testgpu.NewStream(t, b.Device(), nil), cuda.NewEvent(nil)
+		release := testgpu.Hold(t, s)
 		var all []<-chan error
 		for range 5 {
 			require.NoError(t, e.Record(s))
-			all = append(all, waits(t, e)...)
-			parked(t, b.drv, len(all))
+			all = append(all, testgpu.Waits(t, e)...)
+			testgpu.Parked(t, b.Driver, len(all))
 		}
-		require.Equal(t, 1, b.drv.Stats().Events)
+		require.Equal(t, 1, b.Driver.Stats().Events)
 		require.NoError(t, e.Close())
 		for _, done := range all {
-			require.ErrorIs(t, told(t, done), cuda.ErrClosed)
+			require.ErrorIs(t, testgpu.Receive(t, done), cuda.ErrClosed)
 		}
-		becomes(t, func() bool { return b.drv.Stats().Events == 0 })
+		testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Events == 0 })
 		release()
 	})
 }
@@ -78,10 +79,10 @@ func TestWaitsKeepToTheirRecord(t *testing.T) {
 // Whoever waits for an event that is recorded all the time is neither starved nor
 // told that it is closed, and nothing is left of the former records.
 func TestRecordedAllTheTime(t *testing.T) {
-	rule(t, "17 waits for an event that is recorded in a loop", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "17 waits for an event that is recorded in a loop", 1, func(t *testing.T, b *testgpu.Backend) {
 		const waiters, times = 100, 20
-		s, e := newStream(t, b.dev(), nil), newEvent(t, nil)
-		buf := alloc[uint8](t, b.dev(), 1<<20)
+		s, e := testgpu.NewStream(t, b.Device(), nil), testgpu.NewEvent(t, nil)
+		buf := testgpu.Alloc[uint8](t, b.Device(), 1<<20)
 		require.NoError(t, e.Record(s))
 		var stop atomic.Bool
 		var recording, waiting sync.WaitGroup
@@ -109,11 +110,11 @@ func TestRecordedAllTheTime(t *testing.T) {
 				}
 			})
 		}
-		returns(t, waiting.Wait)
+		testgpu.Returns(t, waiting.Wait)
 		stop.Store(true)
 		recording.Wait()
-		nobodyWaits(t, b.drv)
-		becomes(t, func() bool { return b.drv.Stats().Events == 1 })
+		testgpu.NoWaits(t, b.Driver)
+		testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Events == 1 })
 		require.NoError(t, s.Synchronize())
 	})
 }
@@ -121,62 +122,62 @@ func TestRecordedAllTheTime(t *testing.T) {
 // shared are events that others can record too.
 var shared = map[string]func(t testing.TB) (e *cuda.Event, share func()){
 	"interprocess": func(t testing.TB) (*cuda.Event, func()) {
-		return newEvent(t, &cuda.EventOptions{Interprocess: true}), func() {}
+		return testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true}), func() {}
 	},
 	"external": func(t testing.TB) (*cuda.Event, func()) {
-		return newEvent(t, external()), func() {}
+		return testgpu.NewEvent(t, testgpu.External()), func() {}
 	},
 	"handle taken": func(t testing.TB) (*cuda.Event, func()) {
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		return e, func() { e.Handle() }
 	},
 }
 
 func TestSharedEventsMoveAlong(t *testing.T) {
 	for name, make := range shared {
-		rule(t, "17 waits for a shared event move along: "+name, 1, func(t *testing.T, b *backend) {
-			s, before := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
+		testgpu.Rule(t, "17 waits for a shared event move along: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			s, before := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
 			e, share := make(t)
-			first := block(t, s)
+			first := testgpu.Hold(t, s)
 			require.NoError(t, e.Record(s))
 			share()
-			handle := native(t, e)
-			all := waits(t, e)
-			parked(t, b.drv, len(ways))
-			second := block(t, before)
+			handle := testgpu.NativeEvent(t, e)
+			all := testgpu.Waits(t, e)
+			testgpu.Parked(t, b.Driver, len(testgpu.WaitWays))
+			second := testgpu.Hold(t, before)
 			require.NoError(t, e.Record(before))
-			require.Equal(t, handle, native(t, e), "others know it by that")
-			require.Equal(t, 1, b.drv.Stats().Events)
+			require.Equal(t, handle, testgpu.NativeEvent(t, e), "others know it by that")
+			require.Equal(t, 1, b.Driver.Stats().Events)
 			first()
-			notTold(t, all...)
+			testgpu.NotReady(t, all...)
 			second()
 			for _, done := range all {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		})
 	}
 
-	rule(t, "17 a handle that is taken during a wait", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "17 a handle that is taken during a wait", 1, func(t *testing.T, b *testgpu.Backend) {
 		var q questioned
-		b = changed(t, b, q.fit)
-		s := newStream(t, b.dev(), nil)
-		first := block(t, s)
-		early, e := newEvent(t, nil), newEvent(t, nil)
+		b = testgpu.Modified(t, b, q.fit)
+		s := testgpu.NewStream(t, b.Device(), nil)
+		first := testgpu.Hold(t, s)
+		early, e := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
 		require.NoError(t, early.Record(s))
 		require.NoError(t, e.Record(s))
-		earlyDone, all := early.Done(), waits(t, e)
-		parked(t, b.drv, 1+len(ways))
-		q.onlyAbout(t, native(t, early))
+		earlyDone, all := early.Done(), testgpu.Waits(t, e)
+		testgpu.Parked(t, b.Driver, 1+len(testgpu.WaitWays))
+		q.onlyAbout(t, testgpu.NativeEvent(t, early))
 		handle := e.Handle()
-		becomes(t, func() bool { return q.about(handle) > 20 }) // by itself, since others may record it
-		other := newStream(t, b.dev(), nil)
-		require.Equal(t, driver.Success, b.drv.API().EventRecord(handle, other.Handle())) // which is idle
+		testgpu.WaitUntil(t, func() bool { return q.about(handle) > 20 }) // by itself, since others may record it
+		other := testgpu.NewStream(t, b.Device(), nil)
+		require.Equal(t, driver.Success, b.Driver.API().EventRecord(handle, other.Handle())) // which is idle
 		for _, done := range all {
-			require.NoError(t, told(t, done))
+			require.NoError(t, testgpu.Receive(t, done))
 		}
-		notTold(t, earlyDone)
+		testgpu.NotReady(t, earlyDone)
 		first()
-		require.NoError(t, told(t, earlyDone))
+		require.NoError(t, testgpu.Receive(t, earlyDone))
 	})
 }
 
@@ -184,29 +185,29 @@ func TestSharedEventsMoveAlong(t *testing.T) {
 // was recorded again.
 func TestLateAnswerAboutASharedEvent(t *testing.T) {
 	for name, make := range shared {
-		rule(t, "17 a wait for a shared event is for no earlier record: "+name, 1, func(t *testing.T, b *backend) {
-			var v valve
-			b = changed(t, b, v.fit)
-			s := newStream(t, b.dev(), nil)
+		testgpu.Rule(t, "17 a wait for a shared event is for no earlier record: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
+			var v testgpu.Valve
+			b = testgpu.Modified(t, b, v.Install)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			e, share := make(t)
-			first := block(t, s)
+			first := testgpu.Hold(t, s)
 			require.NoError(t, e.Record(s))
 			share()
 			early := e.Done()
-			parked(t, b.drv, 1)
-			open := v.close(t, driver.Success, anyEvent)
+			testgpu.Parked(t, b.Driver, 1)
+			open := v.Close(t, driver.Success, testgpu.AnyEvent)
 			first()
-			becomes(t, func() bool { return v.stopped.Load() == 1 }) // the driver has said that it is done
-			second := block(t, s)
+			testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() == 1 }) // the driver has said that it is done
+			second := testgpu.Hold(t, s)
 			require.NoError(t, e.Record(s))
-			late := waits(t, e)
-			parked(t, b.drv, 1+len(ways))
+			late := testgpu.Waits(t, e)
+			testgpu.Parked(t, b.Driver, 1+len(testgpu.WaitWays))
 			open()
-			notTold(t, late...)
+			testgpu.NotReady(t, late...)
 			second()
-			require.NoError(t, told(t, early))
+			require.NoError(t, testgpu.Receive(t, early))
 			for _, done := range late {
-				require.NoError(t, told(t, done))
+				require.NoError(t, testgpu.Receive(t, done))
 			}
 		})
 	}
@@ -215,9 +216,9 @@ func TestLateAnswerAboutASharedEvent(t *testing.T) {
 // Two goroutines that record an event at once, while others wait for it, leave all
 // waits with a record that ends.
 func TestRecordedByTwoAtOnce(t *testing.T) {
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
-	e := newEvent(t, nil)
-	streams := []*cuda.Stream{newStream(t, b.dev(), nil), newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)}
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	e := testgpu.NewEvent(t, nil)
+	streams := []*cuda.Stream{testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)}
 	var all, recording sync.WaitGroup
 	for _, s := range streams {
 		recording.Go(func() {
@@ -234,8 +235,8 @@ func TestRecordedByTwoAtOnce(t *testing.T) {
 			}
 		})
 	}
-	returns(t, recording.Wait)
-	returns(t, all.Wait)
-	nobodyWaits(t, b.drv)
-	becomes(t, func() bool { return b.drv.Stats().Events == 1 })
+	testgpu.Returns(t, recording.Wait)
+	testgpu.Returns(t, all.Wait)
+	testgpu.NoWaits(t, b.Driver)
+	testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Events == 1 })
 }

@@ -17,16 +17,8 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// threads returns how many threads the process has, 0 where that is not known.
-func threads() int {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return 0
-	}
-	return len(tasks)
-}
 
 // sample is what one way of waiting took.
 type sample struct {
@@ -52,15 +44,15 @@ func (s *sample) load() float64 {
 // streams that are held up, lets the streams go, and prints how long after that the
 // goroutines were awake.
 func TestManyWaiters(t *testing.T) {
-	rule(t, "06 any number of goroutines wait", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "06 any number of goroutines wait", 1, func(t *testing.T, b *testgpu.Backend) {
 		counts := []struct{ waiters, rounds int }{{1, 100}, {100, 20}, {10_000, 5}}
-		if b.drv.Library() != realLibrary() && !underRaceDetector() { // which takes 60 KiB for each goroutine
+		if b.Driver.Library() != realLibrary() && !underRaceDetector() { // which takes 60 KiB for each goroutine
 			counts = append(counts, struct{ waiters, rounds int }{100_000, 1})
 		}
 		var table strings.Builder
 		fmt.Fprintf(&table, "| waiters | p50 | p99 | the last | the device alone | Go alone | threads more | memory of each |\n|---|---|---|---|---|---|---|---|\n")
 		for _, n := range counts {
-			c := newCrowd(t, b.dev(), n.waiters)
+			c := newCrowd(t, b.Device(), n.waiters)
 			for range n.rounds {
 				c.round(t)
 			}
@@ -68,11 +60,11 @@ func TestManyWaiters(t *testing.T) {
 			fmt.Fprintf(&table, "| %d | %.3f ms | %.3f ms | %.3f ms | %.3f ms | %.3f ms | %d | %d B and a stack of %d B |\n", n.waiters,
 				ms(c.at(0.5)), ms(c.at(0.99)), ms(c.last.at(0.5)), ms(c.device.at(0.5)), ms(c.alone.at(0.5)), c.threads, c.heap/n.waiters, c.stack/n.waiters)
 			require.LessOrEqual(t, c.threads, 16)
-			if b.drv.Library() == realLibrary() {
+			if b.Driver.Library() == realLibrary() {
 				require.Less(t, c.at(1), 20*time.Millisecond)
 			}
 		}
-		t.Logf("%s: from the store that lets the streams go until the goroutines ran; the last: median of the rounds\n%s", b.drv.Library(), &table)
+		t.Logf("%s: from the store that lets the streams go until the goroutines ran; the last: median of the rounds\n%s", b.Driver.Library(), &table)
 	})
 }
 
@@ -92,19 +84,19 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, d *cuda.Device, n int) *crowd {
-	c := &crowd{gate: newStream(t, d, nil)}
+	c := &crowd{gate: testgpu.NewStream(t, d, nil)}
 	for range min(n, 100) {
-		c.streams = append(c.streams, newStream(t, d, nil))
+		c.streams = append(c.streams, testgpu.NewStream(t, d, nil))
 	}
 	for range n {
-		c.events = append(c.events, newEvent(t, nil))
+		c.events = append(c.events, testgpu.NewEvent(t, nil))
 	}
 	return c
 }
 
 // record records the events, and returns what lets the streams come to them.
 func (c *crowd) record(t *testing.T) (letGo func()) {
-	letGo = hold(t, c.gate)
+	letGo = testgpu.Hold(t, c.gate)
 	for _, s := range c.streams {
 		require.NoError(t, s.WaitStream(c.gate))
 	}
@@ -119,14 +111,14 @@ func (c *crowd) round(t *testing.T) {
 	at := time.Now()
 	letGo()
 	for _, e := range c.events[len(c.events)-len(c.streams):] {
-		for !query(t, e) {
+		for !testgpu.Query(t, e) {
 		}
 	}
 	c.device.took = append(c.device.took, time.Since(at))
 
 	c.channels()
 	letGo = c.record(t)
-	awake, began := newMoments(len(c.events)), threads()
+	awake, began := newMoments(len(c.events)), testgpu.Threads()
 	var before, parked runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -138,7 +130,7 @@ func (c *crowd) round(t *testing.T) {
 		})
 	}
 	drv := c.gate.Device().Driver()
-	becomes(t, func() bool { return drv.WaitStats().Waiting == len(c.events) })
+	testgpu.WaitUntil(t, func() bool { return drv.WaitStats().Waiting == len(c.events) })
 	runtime.GC()
 	runtime.ReadMemStats(&parked)
 	time.Sleep(20*time.Millisecond + time.Duration(rand.IntN(200))*time.Microsecond)
@@ -146,36 +138,36 @@ func (c *crowd) round(t *testing.T) {
 	letGo()
 	took, last := awake.since(at)
 	c.took, c.last.took = append(c.took, took...), append(c.last.took, last)
-	c.threads = max(c.threads, threads()-began)
+	c.threads = max(c.threads, testgpu.Threads()-began)
 	c.heap = max(c.heap, int(parked.HeapAlloc)-int(before.HeapAlloc))
 	c.stack = max(c.stack, int(parked.StackInuse)-int(before.StackInuse))
-	becomes(t, func() bool { return drv.WaitStats().Waiting == 0 })
+	testgpu.WaitUntil(t, func() bool { return drv.WaitStats().Waiting == 0 })
 }
 
 // TestManyWaitersOneByOne lets 10,000 goroutines wait for an event each, on 100
 // streams that complete one every millisecond, and prints how long after its
 // completion, by the device's clock, each was awake.
 func TestManyWaitersOneByOne(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	const streams, each = 100, 100
 	c := newCrowd(t, d, streams)
-	prepared, err := kernel(t, ours(t, d), "purecuda_spin").Prepare(uint64(time.Millisecond))
+	prepared, err := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin").Prepare(uint64(time.Millisecond))
 	require.NoError(t, err)
 	one := cuda.LaunchConfig{Grid: cuda.Dim3{X: 1}, Block: cuda.Dim3{X: 1}}
-	base := newEvent(t, timed())
+	base := testgpu.NewEvent(t, testgpu.Timed())
 	require.NoError(t, base.Record(c.gate))
-	for !query(t, base) {
+	for !testgpu.Query(t, base) {
 	}
 	zero := time.Now()
 	var events []*cuda.Event
 	useProcessors()
-	awake, began, before := newMoments(streams*each), threads(), drv.WaitStats()
+	awake, began, before := newMoments(streams*each), testgpu.Threads(), drv.WaitStats()
 	for range each {
 		for _, s := range c.streams {
 			require.NoError(t, prepared.Launch(s, one))
-			e := newEvent(t, timed())
+			e := testgpu.NewEvent(t, testgpu.Timed())
 			require.NoError(t, e.Record(s))
 			awake.run(len(events), func() {
 				if err := e.Synchronize(); err != nil {
@@ -194,9 +186,9 @@ func TestManyWaitersOneByOne(t *testing.T) {
 		late.took = append(late.took, awake.at[i].Sub(zero)-at)
 	}
 	t.Logf("%d waits, %d parked, %d threads more: awake after their completion p50 %v, p99 %v, the last %v; %d questions", len(events),
-		after.Parked-before.Parked, threads()-began, late.at(0.5), late.at(0.99), late.at(1), after.Queries-before.Queries)
+		after.Parked-before.Parked, testgpu.Threads()-began, late.at(0.5), late.at(0.99), late.at(1), after.Queries-before.Queries)
 	require.Less(t, late.at(1), 20*time.Millisecond)
-	require.LessOrEqual(t, threads()-began, 16)
+	require.LessOrEqual(t, testgpu.Threads()-began, 16)
 }
 
 // useProcessors lets Go make the threads that it has for its processors.
@@ -278,7 +270,7 @@ func (m *moments) since(at time.Time) (took []time.Duration, last time.Duration)
 // threads stay.
 func TestBlockedThreads(t *testing.T) {
 	const variable, waits = "PURECUDA_TEST_BLOCK_THREADS", 2000
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	if os.Getenv(variable) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestBlockedThreads$", "-test.v")
 		cmd.Env = append(os.Environ(), variable+"=1")
@@ -293,10 +285,10 @@ func TestBlockedThreads(t *testing.T) {
 	}
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	s, e := newStream(t, dev, nil), newEvent(t, &cuda.EventOptions{Blocking: true})
-	release := hold(t, s)
+	s, e := testgpu.NewStream(t, dev, nil), testgpu.NewEvent(t, &cuda.EventOptions{Blocking: true})
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
-	began, native := threads(), e.Handle()
+	began, native := testgpu.Threads(), e.Handle()
 	var wg sync.WaitGroup
 	for range waits {
 		wg.Go(func() {
@@ -306,10 +298,10 @@ func TestBlockedThreads(t *testing.T) {
 		})
 	}
 	time.Sleep(time.Second)
-	inside := threads()
+	inside := testgpu.Threads()
 	release()
 	wg.Wait()
 	time.Sleep(time.Second)
-	t.Logf("threads: %d before, %d with %d goroutines in cuEventSynchronize, %d a second after", began, inside, waits, threads())
-	require.Greater(t, threads(), began+waits/10, "it would be no reason then")
+	t.Logf("threads: %d before, %d with %d goroutines in cuEventSynchronize, %d a second after", began, inside, waits, testgpu.Threads())
+	require.Greater(t, testgpu.Threads(), began+waits/10, "it would be no reason then")
 }

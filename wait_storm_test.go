@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // stage is a stream on which events alternate with holds that are released one
@@ -103,28 +104,28 @@ func TestCancelStorm(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
-	gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
 	stages := make([]*stage, streams)
 	for i := range stages {
-		stages[i] = &stage{stream: newStream(t, b.dev(), nil)}
+		stages[i] = &stage{stream: testgpu.NewStream(t, b.Device(), nil)}
 		for range events {
-			stages[i].events = append(stages[i].events, newEvent(t, nil))
+			stages[i].events = append(stages[i].events, testgpu.NewEvent(t, nil))
 		}
 	}
 	kinds := storms(stages)
-	goroutines, began, most := runtime.NumGoroutine(), threads(), 0
-	handles := b.drv.Stats()
+	goroutines, began, most := runtime.NumGoroutine(), testgpu.Threads(), 0
+	handles := b.Driver.Stats()
 	handles.Events += streams * events
 	for range rounds {
 		stormRound(t, gpu, stages, kinds, crowd)
-		most = max(most, threads())
-		becomes(t, func() bool { return b.drv.WaitStats().Waiting == 0 })
+		most = max(most, testgpu.Threads())
+		testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Waiting == 0 })
 	}
 	require.LessOrEqual(t, most-began, 16, "threads")
-	nobodyWaits(t, b.drv)
-	becomes(t, func() bool { return runtime.NumGoroutine() <= goroutines })
-	require.Equal(t, handles, b.drv.Stats())
-	s := b.drv.WaitStats()
+	testgpu.NoWaits(t, b.Driver)
+	testgpu.WaitUntil(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+	require.Equal(t, handles, b.Driver.Stats())
+	s := b.Driver.WaitStats()
 	t.Logf("%d waits: %+v", rounds*crowd, s)
 	require.NotZero(t, s.Cancelled)
 	require.LessOrEqual(t, s.Woken, s.Parked)
@@ -145,9 +146,9 @@ func stormRound(t *testing.T, gpu *cudatest.GPU, stages []*stage, kinds []storm,
 		wg.Go(s.play)
 	}
 	for i := range n {
-		ctx := ctxBackground
+		ctx := context.Background()
 		if i%2 == 0 {
-			c, cancel := context.WithCancel(ctxBackground)
+			c, cancel := context.WithCancel(context.Background())
 			stop := time.AfterFunc(time.Duration(rand.IntN(30_000))*time.Microsecond, cancel)
 			defer stop.Stop()
 			defer cancel()
@@ -165,5 +166,5 @@ func stormRound(t *testing.T, gpu *cudatest.GPU, stages []*stage, kinds []storm,
 			}
 		})
 	}
-	returns(t, wg.Wait)
+	testgpu.Returns(t, wg.Wait)
 }

@@ -13,45 +13,46 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // However many waits begin, end or are cancelled at the same moment, they hold few
 // threads, though the driver does one thing at a time.
 func TestCrowdsHoldFewThreads(t *testing.T) {
-	if threads() == 0 {
+	if testgpu.Threads() == 0 {
 		t.Skip("the number of threads is not known here")
 	}
-	ended, cancel := context.WithCancel(ctxBackground)
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	const n = 3000
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		wait func(ctx context.Context, e *cuda.Event, s *cuda.Stream) error
 	}{
-		"event":                 {ctxBackground, func(ctx context.Context, e *cuda.Event, _ *cuda.Stream) error { return e.SynchronizeContext(ctx) }},
+		"event":                 {context.Background(), func(ctx context.Context, e *cuda.Event, _ *cuda.Stream) error { return e.SynchronizeContext(ctx) }},
 		"event, ended context":  {ended, func(ctx context.Context, e *cuda.Event, _ *cuda.Stream) error { return e.SynchronizeContext(ctx) }},
-		"event, Done":           {ctxBackground, func(_ context.Context, e *cuda.Event, _ *cuda.Stream) error { return <-e.Done() }},
-		"stream":                {ctxBackground, func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error { return s.SynchronizeContext(ctx) }},
+		"event, Done":           {context.Background(), func(_ context.Context, e *cuda.Event, _ *cuda.Stream) error { return <-e.Done() }},
+		"stream":                {context.Background(), func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error { return s.SynchronizeContext(ctx) }},
 		"stream, ended context": {ended, func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error { return s.SynchronizeContext(ctx) }},
-		"device": {ctxBackground, func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error {
+		"device": {context.Background(), func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error {
 			return s.Device().SynchronizeContext(ctx)
 		}},
 		"WaitAny, ended context": {ended, func(ctx context.Context, e *cuda.Event, s *cuda.Stream) error {
 			_, err := cuda.WaitAny(ctx, e, s)
 			return err
 		}},
-		"WaitAll": {ctxBackground, func(ctx context.Context, e *cuda.Event, s *cuda.Stream) error { return cuda.WaitAll(ctx, e, s) }},
-		"WaitAll, of the devices": {ctxBackground, func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error {
+		"WaitAll": {context.Background(), func(ctx context.Context, e *cuda.Event, s *cuda.Stream) error { return cuda.WaitAll(ctx, e, s) }},
+		"WaitAll, of the devices": {context.Background(), func(ctx context.Context, _ *cuda.Event, s *cuda.Stream) error {
 			return cuda.WaitAll(ctx, s, s.Device())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gpu, b := simulatedDevices(t, cudatest.Config{}, nil)
-			s := newStream(t, b.dev(), nil)
+			gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			release := gpu.Hold(s)
-			e := newEvent(t, nil)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(s))
-			goroutines, began := runtime.NumGoroutine(), threads()
+			goroutines, began := runtime.NumGoroutine(), testgpu.Threads()
 			begin := make(chan struct{})
 			var wg sync.WaitGroup
 			for range n {
@@ -64,13 +65,13 @@ func TestCrowdsHoldFewThreads(t *testing.T) {
 			}
 			close(begin)
 			if c.ctx.Err() == nil {
-				becomes(t, func() bool { return b.drv.WaitStats().Waiting >= n })
+				testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Waiting >= n })
 				release()
 			}
-			returns(t, wg.Wait)
+			testgpu.Returns(t, wg.Wait)
 			release()
-			require.LessOrEqual(t, threads()-began, 16)
-			becomes(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+			require.LessOrEqual(t, testgpu.Threads()-began, 16)
+			testgpu.WaitUntil(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 		})
 	}
 }
@@ -82,7 +83,7 @@ func TestFewOfACrowdAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asking atomic.Int32
 			gate := make(chan struct{})
-			_, b := simulatedDevices(t, cudatest.Config{}, func(api *driver.API) {
+			_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
 				query := api.EventQuery
 				api.EventQuery = func(e driver.Event) driver.Result {
 					asking.Add(1)
@@ -90,14 +91,14 @@ func TestFewOfACrowdAsk(t *testing.T) {
 					return query(e)
 				}
 			})
-			ctx, cancel := context.WithCancel(ctxBackground)
+			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			if ended {
 				cancel()
 			}
-			s := newStream(t, b.dev(), nil)
-			release := hold(t, s)
-			e := newEvent(t, nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
+			release := testgpu.Hold(t, s)
+			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(s))
 			const crowd, few = 100, 10 // 8, and a watcher or one whose context has ended
 			var gone atomic.Int32
@@ -110,10 +111,10 @@ func TestFewOfACrowdAsk(t *testing.T) {
 					gone.Add(1)
 				})
 			}
-			defer returns(t, wg.Wait)
+			defer testgpu.Returns(t, wg.Wait)
 			defer release()
 			defer close(gate)
-			becomes(t, func() bool { return b.drv.WaitStats().Waiting+int(gone.Load()) >= crowd-few })
+			testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Waiting+int(gone.Load()) >= crowd-few })
 			require.LessOrEqual(t, asking.Load(), int32(few))
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // Forgotten memory that another device still uses is freed by the garbage
@@ -28,14 +29,14 @@ func TestCleanupWaitsBesideABubble(t *testing.T) {
 				require.NoError(t, err)
 				d1, err := drv.OpenDevice(1)
 				require.NoError(t, err)
-				s, dst := newStream(t, d1, nil), alloc[byte](t, d1, 1<<10)
+				s, dst := testgpu.NewStream(t, d1, nil), testgpu.Alloc[byte](t, d1, 1<<10)
 				gpu.Run(s, time.Hour)
 				func() {
 					b, err := cuda.Alloc[byte](d0, 1<<10)
 					require.NoError(t, err)
 					require.NoError(t, cuda.Copy[byte](s, dst, b))
 				}()
-				e := newEvent(t, nil)
+				e := testgpu.NewEvent(t, nil)
 				require.NoError(t, e.Record(s))
 				var done <-chan error
 				if waitFirst {
@@ -67,9 +68,9 @@ func TestWaitsInAndOutOfABubble(t *testing.T) {
 		}
 		return driver.ErrorNotReady
 	}
-	b := opened(t, &api)
-	e := newEvent(t, nil)
-	require.NoError(t, e.Record(newStream(t, b.dev(), nil)))
+	b := testgpu.Open(t, &api)
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
 	outside := e.Done()
 	synctest.Test(t, func(t *testing.T) {
 		inside := e.Done()
@@ -77,5 +78,5 @@ func TestWaitsInAndOutOfABubble(t *testing.T) {
 		require.NoError(t, <-inside)
 		require.NoError(t, e.Synchronize())
 	})
-	require.NoError(t, told(t, outside))
+	require.NoError(t, testgpu.Receive(t, outside))
 }

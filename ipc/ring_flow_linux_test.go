@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // flow is a run of batches through a ring, each element of which is checked.
@@ -47,9 +48,9 @@ func (f flow) run(t *testing.T, d *duo) {
 	const length = 64
 	p, c := d.ring(t, f.slots, length)
 	x := newSource(t, d.a, length)
-	sent := started(func() error { return f.produce(d, p, x, d.a.streams(t, f.streams)) })
+	sent := testgpu.Go(func() error { return f.produce(d, p, x, d.a.streams(t, f.streams)) })
 	require.NoError(t, f.consume(t, d, c, x, d.b.streams(t, f.streams)))
-	require.NoError(t, toldBy(t, sent))
+	require.NoError(t, testgpu.Receive(t, sent))
 	require.NoError(t, p.Close())
 	_, err := c.Next(t.Context(), d.b.stream) // too early, perhaps
 	if err != nil {
@@ -249,5 +250,5 @@ func TestRingsBothWays(t *testing.T) {
 	require.NoError(t, q.Close())
 	require.NoError(t, c.Close())
 	require.NoError(t, e.Close())
-	becomes(t, func() bool { return d.a.live() == 50 && d.b.live() == 50 })
+	testgpu.WaitUntil(t, func() bool { return d.a.live() == 50 && d.b.live() == 50 })
 }

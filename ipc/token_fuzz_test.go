@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -116,11 +117,11 @@ func TestAlteredTokensOpenNothing(t *testing.T) {
 	}
 	p := newPeers(t, cudatest.Config{})
 	const extent = 64
-	buf, e := alloc[byte](t, p.there.dev(), extent), p.event(t)
+	buf, e := testgpu.Alloc[byte](t, p.There.Device(), extent), p.event(t)
 	part, err := buf.Range(16, 32)
 	require.NoError(t, err)
 	memory, event := exported(t, part), exported(t, e)
-	before, drv := p.here.drv.Stats(), p.here.drv
+	before, drv := p.Here.Driver.Stats(), p.Here.Driver
 	rnd := rand.New(rand.NewPCG(1, 2))
 	opened := 0
 	for i := range n {
