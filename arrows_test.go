@@ -97,6 +97,10 @@ var arrows = map[string][]string{
 	"examples/torch-ipc":     {"", "driver", "ipc"},
 	"internal/gen":           {},
 	"internal/ccall/testlib": {},
+
+	// Tests alone.
+	"internal/rules":  {},
+	"internal/stress": {},
 }
 
 // TestArrows checks that no package imports what it may not.

@@ -57,7 +57,7 @@ func (h *hot) rows() []*bench.Row {
 		}, nil),
 		extra("copy-2d", func() error { return cuda.Copy2D(h.S, h.buf, 1, h.host, 1, 1, 1) }, nil),
 		extra("fill", func() error { return cuda.Fill(h.S, h.buf, 1) }, nil),
-		extra("launch-3-arguments", func() error { return h.prepared.Launch(h.S, one) }, func() driver.Result {
+		extra("launch-3-arguments", func() error { return h.prepared.Launch(h.S, testgpu.OneThread) }, func() driver.Result {
 			return api.LaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, s, params, nil)
 		}),
 	)
@@ -140,7 +140,7 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 	b.Run("Launch", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := h.fill.Launch(h.S, one, h.buf, uint64(1), uint32(1)); err != nil {
+			if err := h.fill.Launch(h.S, testgpu.OneThread, h.buf, uint64(1), uint32(1)); err != nil {
 				b.Fatal(err)
 			}
 		}

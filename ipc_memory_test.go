@@ -2,7 +2,6 @@ package cuda_test
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -15,49 +14,6 @@ import (
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-func TestBufferFromIPCHandle(t *testing.T) {
-	testgpu.Rule(t, "31 handles of memory as bytes", 1, func(t *testing.T, b *testgpu.Backend) {
-		buf := testgpu.Alloc[uint32](t, b.Device(), 16)
-		h, err := buf.IPCHandle()
-		require.NoError(t, err)
-		part, err := buf.Range(8, 16)
-		require.NoError(t, err)
-		same, err := part.IPCHandle()
-		require.NoError(t, err)
-		require.Equal(t, h, same, "of the allocation")
-
-		for name, bytes := range map[string][]byte{"plain": h[:], "PyTorch's": append([]byte{1, 'c'}, h[:]...), "another version": append([]byte{9, 'c'}, h[:]...)} {
-			opened, err := cuda.BufferFromIPCHandle(b.Device(), bytes)
-			require.NoError(t, err, name)
-			require.Equal(t, buf.Pointer(), opened.Pointer(), name)
-			require.Equal(t, 64, opened.Len(), name)
-			require.NoError(t, opened.Close(), name)
-		}
-		for name, c := range map[string]struct {
-			bytes []byte
-			err   error
-			text  string
-		}{
-			"nothing":             {nil, cuda.ErrInvalid, "this has 0"},
-			"one":                 {h[:1], cuda.ErrInvalid, "this has 1"},
-			"one too few":         {h[:63], cuda.ErrInvalid, "this has 63"},
-			"one too many":        {append(h[:64:64], 0), cuda.ErrInvalid, "this has 65"},
-			"66 of another type":  {append([]byte{1, 'x'}, h[:]...), cuda.ErrInvalid, "this has 66"},
-			"67":                  {append([]byte{1, 'c', 0}, h[:]...), cuda.ErrInvalid, "this has 67"},
-			"an expandable one":   {append([]byte{1, 'e'}, make([]byte, 30)...), errors.ErrUnsupported, "expandable_segments:True"},
-			"an expandable of 66": {append([]byte{1, 'e'}, h[:]...), errors.ErrUnsupported, "expandable_segments:True"},
-			"garbage":             {make([]byte, 64), driver.ErrorInvalidValue, "not of memory that exists"},
-		} {
-			_, err := cuda.BufferFromIPCHandle(b.Device(), c.bytes)
-			require.ErrorIs(t, err, c.err, name)
-			require.ErrorContains(t, err, c.text, name)
-			require.ErrorContains(t, err, "cuda: buffer open: ", name)
-		}
-		_, err = cuda.BufferFromIPCHandle(nil, h[:])
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-	})
-}
 
 // A part of an allocation passes as that part, and closing it closes the import.
 func TestOpenBuffer(t *testing.T) {

@@ -2,8 +2,6 @@ package cuda_test
 
 import (
 	"encoding/hex"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
@@ -15,62 +13,6 @@ import (
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-func TestIPCRules(t *testing.T) {
-	testgpu.Rule(t, "21 exporting makes the event on the given device", 1, func(t *testing.T, b *testgpu.Backend) {
-		e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.Device()})
-		h, err := e.IPCHandle()
-		require.NoError(t, err)
-		require.NotZero(t, h)
-		require.Same(t, b.Device(), e.Device())
-		require.True(t, testgpu.Query(t, e))
-		require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
-	})
-
-	testgpu.Rule(t, "21 an ordinary event has no handle, and says so", 1, func(t *testing.T, b *testgpu.Backend) {
-		e := testgpu.NewEvent(t, nil)
-		require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
-		_, err := e.IPCHandle()
-		require.ErrorIs(t, err, cuda.ErrNotInterprocess)
-	})
-
-	testgpu.Rule(t, "21 handles of a wrong size or of garbage are errors", 1, func(t *testing.T, b *testgpu.Backend) {
-		for _, size := range []int{0, 63, 65} {
-			_, err := cuda.EventFromIPCHandle(b.Device(), make([]byte, size))
-			require.ErrorIs(t, err, cuda.ErrInvalid)
-			require.ErrorContains(t, err, "64 bytes")
-			require.ErrorContains(t, err, fmt.Sprintf("this has %d", size))
-		}
-		_, err := cuda.EventFromIPCHandle(nil, make([]byte, 64))
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-		random := make([]byte, 64)
-		for range 100 {
-			for i := range random {
-				random[i] = byte(rand.Uint32())
-			}
-			_, err := cuda.EventFromIPCHandle(b.Device(), random)
-			require.Error(t, err)
-		}
-	})
-
-	testgpu.Rule(t, "21 a handle of the same process is of the same event", 1, func(t *testing.T, b *testgpu.Backend) {
-		e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.Device()})
-		h, err := e.IPCHandle()
-		require.NoError(t, err)
-		same, err := b.Device().OpenEvent(h, nil)
-		require.NoError(t, err)
-		require.NotSame(t, e, same)
-		require.Equal(t, testgpu.NativeEvent(t, e), testgpu.NativeEvent(t, same))
-		require.NoError(t, e.Close())
-		require.True(t, testgpu.Query(t, same))
-		again, err := same.IPCHandle()
-		require.NoError(t, err)
-		require.Equal(t, h, again)
-		require.NoError(t, same.Close())
-		_, err = b.Device().OpenEvent(h, nil)
-		require.Error(t, err, "it is closed")
-	})
-}
 
 // The importer's view, between two simulated processes.
 func TestOpenedEventSimulated(t *testing.T) {

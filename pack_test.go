@@ -41,8 +41,6 @@ func packing(t *testing.T, version int, sizes ...int) (*cuda.Device, *cuda.Kerne
 	return d, testgpu.Kernel(t, testgpu.LoadModule(t, d, cubin()), "shown"), func() [][]byte { return got }
 }
 
-var one = cuda.Grid1D(1, 1)
-
 type (
 	myFloat float32
 	mixed   struct {
@@ -108,7 +106,7 @@ func TestArgumentsArriveAsInC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Between two others, so that a wrong offset shows.
 			d, k, got := packing(t, 0, 1, len(c.want), 8)
-			require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), one, uint8(0xaa), c.arg, uint64(1<<63)))
+			require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), testgpu.OneThread, uint8(0xaa), c.arg, uint64(1<<63)))
 			want := [][]byte{{0xaa}, []byte(c.want), {0, 0, 0, 0, 0, 0, 0, 0x80}}
 			require.Equal(t, want, got())
 		})
@@ -122,7 +120,7 @@ func TestBuffersArriveAsAddresses(t *testing.T) {
 	part, err := x.Range(10, 20)
 	require.NoError(t, err)
 	arg := withBuffers{n: 7, X: part, host: host, Pair: [2]*cuda.Buffer[uint64]{y, y}}
-	require.NoError(t, k.Launch(s, one, x, host, part, arg, embedding{x, 5}))
+	require.NoError(t, k.Launch(s, testgpu.OneThread, x, host, part, arg, embedding{x, 5}))
 	words := func(v ...any) []byte {
 		var b bytes.Buffer
 		for _, v := range v {
@@ -191,7 +189,7 @@ func TestWrongArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, prepare := k.Prepare(c.args...)
-			for _, err := range []error{prepare, k.Launch(s, one, c.args...)} {
+			for _, err := range []error{prepare, k.Launch(s, testgpu.OneThread, c.args...)} {
 				require.ErrorIs(t, err, c.err)
 				require.ErrorContains(t, err, c.says)
 				if c.err != cuda.ErrDeviceMismatch {
@@ -214,19 +212,19 @@ func TestArgumentsOfUnknownSizes(t *testing.T) {
 	d, k, got := packing(t, 12030, sizes...)
 	require.Contains(t, d.Driver().Missing(), "cuFuncGetParamInfo")
 	s := testgpu.NewStream(t, d, nil)
-	require.NoError(t, k.Launch(s, one, uint64(1), int16(-1)))
+	require.NoError(t, k.Launch(s, testgpu.OneThread, uint64(1), int16(-1)))
 	require.Len(t, got(), most)
 	require.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0}, got()[0])
 	require.Equal(t, []byte{255, 255, 0, 0, 0, 0, 0, 0}, got()[1])
 	for _, a := range got()[2:] {
 		require.Equal(t, make([]byte, 8), a)
 	}
-	require.NoError(t, k.Launch(s, one))
+	require.NoError(t, k.Launch(s, testgpu.OneThread))
 	require.Equal(t, make([]byte, 8), got()[0])
-	require.ErrorContains(t, k.Launch(s, one, 1), "int has no one size", "what is known without the driver is checked")
+	require.ErrorContains(t, k.Launch(s, testgpu.OneThread, 1), "int has no one size", "what is known without the driver is checked")
 
 	d, k, got = packing(t, 12030, 4096)
-	require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), one, int8(1)))
+	require.NoError(t, k.Launch(testgpu.NewStream(t, d, nil), testgpu.OneThread, int8(1)))
 	require.Equal(t, append([]byte{1}, make([]byte, 4095)...), got()[0])
 }
 
@@ -237,7 +235,7 @@ func TestSetArgument(t *testing.T) {
 	p, err := k.Prepare(x, float32(1))
 	require.NoError(t, err)
 	launched := func() [][]byte {
-		require.NoError(t, p.Launch(s, one))
+		require.NoError(t, p.Launch(s, testgpu.OneThread))
 		return got()
 	}
 	before := launched()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
-	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
@@ -170,33 +169,6 @@ func TestManyWaitsHalfCancelled(t *testing.T) {
 	release()
 	wg.Wait()
 	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
-}
-
-// What the library asks on its own behalf must not end a capture that another
-// goroutine runs in the driver's default mode.
-func TestWaitingDoesNotEndACapture(t *testing.T) {
-	testgpu.Rule(t, "06 a wait does not end another's capture", 1, func(t *testing.T, b *testgpu.Backend) {
-		busy, captured := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
-		release := testgpu.Hold(t, busy)
-		e := testgpu.NewEvent(t, nil)
-		require.NoError(t, e.Record(busy))
-		api := b.Driver.API()
-		done := make(chan error, 1)
-		var graph driver.Graph
-		func() {
-			runtime.LockOSThread() // a capture in this mode ends on its own thread
-			defer runtime.UnlockOSThread()
-			require.Equal(t, driver.Success, api.StreamBeginCapture(captured.Handle(), driver.CaptureModeGlobal))
-			go func() { done <- e.SynchronizeContext(context.Background()) }()
-			time.Sleep(testgpu.Soon)
-			var r driver.Result
-			graph, r = api.StreamEndCapture(captured.Handle())
-			require.Equal(t, driver.Success, r)
-		}()
-		require.Equal(t, driver.Success, api.GraphDestroy(graph))
-		release()
-		require.NoError(t, <-done)
-	})
 }
 
 // Who has waited in virtual time leaves nothing that the garbage collector,

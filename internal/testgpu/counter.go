@@ -64,3 +64,10 @@ func (c *Counter) Count(name string) int {
 	defer c.mu.Unlock()
 	return c.calls[name]
 }
+
+// WaitCount waits until a function has been called n times: what was in use is freed in the
+// background.
+func (c *Counter) WaitCount(t testing.TB, name string, n int) {
+	t.Helper()
+	WaitUntil(t, func() bool { return c.Count(name) == n })
+}

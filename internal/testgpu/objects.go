@@ -122,6 +122,9 @@ func Instantiate(t testing.TB, g *cuda.Graph) *cuda.GraphExec {
 	return x
 }
 
+// OneThread launches a kernel with one thread.
+var OneThread = cuda.Grid1D(1, 1)
+
 // Query asks a stream or an event.
 func Query(t testing.TB, q interface{ Query() (bool, error) }) bool {
 	t.Helper()
