@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64) && !nocuda
 
-package cuda_test
+package stress_test
 
 import (
 	"fmt"
@@ -48,6 +48,7 @@ func usedCPU() time.Duration {
 // called from C and by each wait of this package, and prints a table of how long
 // it took from the launch of the work until the host went on.
 func TestWaitDelays(t *testing.T) {
+	skipShort(t)
 	drv := testgpu.RealDriver(t)
 	inC := synchronizeInC(t, drv)
 	dev, err := drv.OpenDevice(0)
@@ -92,8 +93,8 @@ func TestWaitDelays(t *testing.T) {
 		{20 * time.Microsecond, 300, 20 * time.Microsecond},
 		{200 * time.Microsecond, 300, 20 * time.Microsecond},
 		{time.Millisecond, 200, 200 * time.Microsecond},
-		{10 * time.Millisecond, 50, 300 * time.Microsecond},
-		{100 * time.Millisecond, 15, 300 * time.Microsecond},
+		{10 * time.Millisecond, 20, 300 * time.Microsecond},
+		{100 * time.Millisecond, 5, 300 * time.Microsecond},
 	} {
 		samples := make([]sample, len(ways))
 		for range work.rounds {

@@ -1,4 +1,4 @@
-package cuda_test
+package stress_test
 
 import (
 	"testing"
@@ -13,7 +13,8 @@ import (
 
 // What waits in the library while a stream is held up is asked for by one goroutine, and not
 // by each by itself: the driver is called a few times in each millisecond, however much it is.
-func TestWhatIsHeldUpAsksSeldom(t *testing.T) {
+func TestFewQueriesWhileAStreamIsHeld(t *testing.T) {
+	skipShort(t)
 	for name, c := range map[string]struct {
 		config cudatest.Config
 		begin  func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (ended []<-chan error)

@@ -1,4 +1,4 @@
-package cuda_test
+package stress_test
 
 import (
 	"context"
@@ -99,11 +99,8 @@ func storms(stages []*stage) []storm {
 // Of very many waits of all kinds, half are cancelled at any moment. All return:
 // those that succeed when their work is done and not before.
 func TestCancelStorm(t *testing.T) {
+	skipShort(t)
 	const streams, events, crowd = 50, 4, 5000 // the race detector takes no more than 8000 goroutines
-	rounds := 20
-	if testing.Short() {
-		rounds = 2
-	}
 	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
 	stages := make([]*stage, streams)
 	for i := range stages {
@@ -116,7 +113,8 @@ func TestCancelStorm(t *testing.T) {
 	goroutines, began, most := runtime.NumGoroutine(), testgpu.Threads(), 0
 	handles := b.Driver.Stats()
 	handles.Events += streams * events
-	for range rounds {
+	rounds := 0
+	for deadline := time.Now().Add(duration(0)); rounds < 5 || time.Now().Before(deadline); rounds++ {
 		stormRound(t, gpu, stages, kinds, crowd)
 		most = max(most, testgpu.Threads())
 		testgpu.WaitUntil(t, func() bool { return b.Driver.WaitStats().Waiting == 0 })

@@ -1,12 +1,10 @@
-package cuda_test
+package stress_test
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -21,17 +19,13 @@ import (
 // at once, and asked for again: no byte is ever wrong, and memory stays flat.
 // PURECUDA_TEST_ROUNDS sets how often.
 func TestLifetimeStress(t *testing.T) {
+	skipShort(t)
 	testgpu.Rule(t, "29 no wrong byte", 1, func(t *testing.T, b *testgpu.Backend) {
-		rounds := 20_000
-		if b.Driver.Library() == realLibrary() {
-			rounds = 50_000
+		times := 20_000
+		if b.Real {
+			times = 50_000
 		}
-		if testing.Short() {
-			rounds /= 10
-		}
-		if n, err := strconv.Atoi(os.Getenv("PURECUDA_TEST_ROUNDS")); err == nil {
-			rounds = n
-		}
+		rounds := rounds(times)
 		const workers = 4
 		d := b.Device()
 		module, err := d.LoadModule([]byte(kernels.PTX))
@@ -68,14 +62,6 @@ func TestLifetimeStress(t *testing.T) {
 		t.Logf("%d rounds by %d goroutines: no wrong byte; the pool reserves %d KiB, Go's heap went from %d to %d KiB",
 			rounds, workers, now.Reserved>>10, before>>10, after>>10)
 	})
-}
-
-func realLibrary() string {
-	drv, err := cuda.Open(nil)
-	if err != nil {
-		return "none"
-	}
-	return drv.Library()
 }
 
 const (
@@ -207,6 +193,7 @@ func (s *stress) look(n int) error {
 
 // Streams, events and goroutines in any order: nothing races, nothing is left.
 func TestLifetimeConcurrency(t *testing.T) {
+	skipShort(t)
 	testgpu.Rule(t, "29 many goroutines and streams", 1, func(t *testing.T, b *testgpu.Backend) {
 		d := b.Device()
 		const streams, rounds = 8, 20

@@ -1,4 +1,4 @@
-package cuda_test
+package stress_test
 
 import (
 	"runtime"
@@ -43,7 +43,8 @@ func slowFrees(t *testing.T) (b *testgpu.Backend, inside *atomic.Int32, most *at
 
 // Closing memory of Alloc waits for the device inside the driver. However many close, one
 // of them holds a thread there.
-func TestManyWhoCloseHoldFewThreads(t *testing.T) {
+func TestManyClosesHoldFewThreads(t *testing.T) {
+	skipShort(t)
 	const n = 3000
 	b, inside, most, hold := slowFrees(t)
 	var all []*cuda.Buffer[byte]
@@ -73,7 +74,8 @@ func TestManyWhoCloseHoldFewThreads(t *testing.T) {
 
 // Those who close memory of a busy device hold up nobody else: not waits for other work, and
 // not the context of a wait for the device.
-func TestWhoClosesHoldsUpNobody(t *testing.T) {
+func TestClosesDelayNobody(t *testing.T) {
+	skipShort(t)
 	b, inside, _, hold := slowFrees(t)
 	s := testgpu.NewStream(t, b.Device(), nil)
 	buf, err := cuda.Alloc[byte](b.Device(), 16)

@@ -1,4 +1,4 @@
-package cuda_test
+package stress_test
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 
 // Events come and go on several goroutines, which see only their own.
 func TestEventsComeAndGo(t *testing.T) {
+	skipShort(t)
 	testgpu.Rule(t, "17 events of many goroutines", 1, func(t *testing.T, b *testgpu.Backend) {
 		d := b.Device()
 		var all sync.WaitGroup
-		deadline := time.Now().Add(200 * time.Millisecond)
+		deadline := time.Now().Add(duration(200 * time.Millisecond))
 		for range 8 {
 			s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 			all.Go(func() {
@@ -55,13 +56,14 @@ func TestEventsComeAndGo(t *testing.T) {
 
 // All that can be done with an event, at once.
 func TestEverythingAtOnce(t *testing.T) {
+	skipShort(t)
 	testgpu.Rule(t, "24 everything at once", 1, func(t *testing.T, b *testgpu.Backend) {
 		d := b.Device()
 		var streams [4]*cuda.Stream
 		for i := range streams {
 			streams[i] = testgpu.NewStream(t, d, nil)
 		}
-		deadline := time.Now().Add(500 * time.Millisecond)
+		deadline := time.Now().Add(duration(500 * time.Millisecond))
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
@@ -107,7 +109,8 @@ func TestEverythingAtOnce(t *testing.T) {
 
 // Events that some wait for while others record them, in captures and outside, and take
 // them away: no capture ends of it.
-func TestCapturesAmidAStorm(t *testing.T) {
+func TestCapturesDuringAStorm(t *testing.T) {
+	skipShort(t)
 	testgpu.Rule(t, "23 no call for an event ends another's capture", 1, func(t *testing.T, b *testgpu.Backend) {
 		var events [4]atomic.Pointer[cuda.Event]
 		for i := range events {
@@ -121,7 +124,7 @@ func TestCapturesAmidAStorm(t *testing.T) {
 			}
 			t.Error(err)
 		}
-		deadline := time.Now().Add(500 * time.Millisecond)
+		deadline := time.Now().Add(duration(500 * time.Millisecond))
 		var all sync.WaitGroup
 		for range 6 {
 			s := testgpu.NewStream(t, b.Device(), nil)

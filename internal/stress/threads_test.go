@@ -1,12 +1,16 @@
-package cuda_test
+package stress_test
 
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,9 +20,52 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
+// TestBlockedThreads shows what docs/waiting.md rejects: goroutines inside
+// cuEventSynchronize hold a thread each. A process of its own does it, because the
+// threads stay.
+func TestBlockedThreads(t *testing.T) {
+	skipShort(t)
+	const variable, waits = "PURECUDA_TEST_BLOCK_THREADS", 2000
+	drv := testgpu.RealDriver(t)
+	if os.Getenv(variable) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestBlockedThreads$", "-test.v")
+		cmd.Env = append(os.Environ(), variable+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		for line := range strings.Lines(string(out)) {
+			if _, said, ok := strings.Cut(line, "threads: "); ok {
+				t.Log(strings.TrimSpace(said))
+			}
+		}
+		return
+	}
+	dev, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	s, e := testgpu.NewStream(t, dev, nil), testgpu.NewEvent(t, &cuda.EventOptions{Blocking: true})
+	release := testgpu.Hold(t, s)
+	require.NoError(t, e.Record(s))
+	began, native := testgpu.Threads(), e.Handle()
+	var wg sync.WaitGroup
+	for range waits {
+		wg.Go(func() {
+			if r := drv.API().EventSynchronize(native); r != driver.Success {
+				t.Error(r)
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	inside := testgpu.Threads()
+	release()
+	wg.Wait()
+	time.Sleep(time.Second)
+	t.Logf("threads: %d before, %d with %d goroutines in cuEventSynchronize, %d a second after", began, inside, waits, testgpu.Threads())
+	require.Greater(t, testgpu.Threads(), began+waits/10, "it would be no reason then")
+}
+
 // However many waits begin, end or are cancelled at the same moment, they hold few
 // threads, though the driver does one thing at a time.
-func TestCrowdsHoldFewThreads(t *testing.T) {
+func TestManyWaitsHoldFewThreads(t *testing.T) {
+	skipShort(t)
 	if testgpu.Threads() == 0 {
 		t.Skip("the number of threads is not known here")
 	}
@@ -78,7 +125,8 @@ func TestCrowdsHoldFewThreads(t *testing.T) {
 
 // Who asks the driver holds a thread for as long as the driver takes, so of a crowd that
 // comes at once only a few ask.
-func TestFewOfACrowdAsk(t *testing.T) {
+func TestFewOfManyWaitsQuery(t *testing.T) {
+	skipShort(t)
 	for name, ended := range map[string]bool{"": false, "ended context": true} {
 		t.Run(name, func(t *testing.T) {
 			var asking atomic.Int32

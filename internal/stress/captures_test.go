@@ -1,11 +1,9 @@
-package cuda_test
+package stress_test
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,18 +16,11 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// stormTime is how long storms go on: half a second, or the seconds in the environment.
-func stormTime() time.Duration {
-	if n, err := strconv.Atoi(os.Getenv("PURECUDA_TEST_SECONDS")); err == nil {
-		return time.Duration(n) * time.Second
-	}
-	return 500 * time.Millisecond
-}
-
 // Goroutines record, wait, query, copy, launch, close and capture at random, on streams and
 // events that they share. Nothing crashes, leaks or is lost.
 func TestCapturesOnSharedStreams(t *testing.T) {
-	testgpu.Rule(t, "34 everything on captured streams at once", 1, func(t *testing.T, b *testgpu.Backend) {
+	skipShort(t)
+	testgpu.Rule(t, "23 everything on captured streams at once", 1, func(t *testing.T, b *testgpu.Backend) {
 		const workers, size = 16, 256
 		d := b.Device()
 		spin := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin")
@@ -50,7 +41,7 @@ func TestCapturesOnSharedStreams(t *testing.T) {
 			}
 			t.Errorf("%s: %v", what, err)
 		}
-		deadline := time.Now().Add(stormTime())
+		deadline := time.Now().Add(duration(500 * time.Millisecond))
 		var all sync.WaitGroup
 		var captures, checked atomic.Int64
 		for w := range workers {
