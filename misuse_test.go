@@ -60,7 +60,7 @@ func TestNilContext(t *testing.T) {
 	buf, large := testgpu.Alloc[byte](t, b.Device(), 16), testgpu.Alloc[byte](t, b.Device(), 9<<20) // more than goes at once
 	for range 20 {                                                                                  // more than may ask at a time
 		release := gpu.Hold(s)
-		e := recorded(t, s, nil)
+		e := testgpu.NewRecordedEvent(t, s, nil)
 		var none context.Context
 		for name, err := range map[string]error{
 			"event":  e.SynchronizeContext(none),

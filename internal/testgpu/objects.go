@@ -31,6 +31,15 @@ func NewEvent(t testing.TB, opts *cuda.EventOptions) *cuda.Event {
 	return e
 }
 
+// NewRecordedEvent makes an event and records it on s. The test closes it, or leaves it to the
+// garbage collector.
+func NewRecordedEvent(t testing.TB, s *cuda.Stream, opts *cuda.EventOptions) *cuda.Event {
+	t.Helper()
+	e := cuda.NewEvent(opts)
+	require.NoError(t, e.Record(s))
+	return e
+}
+
 // NewSharedEvent makes an event of d that can be shared with other processes.
 func NewSharedEvent(t testing.TB, d *cuda.Device) *cuda.Event {
 	t.Helper()

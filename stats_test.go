@@ -1,16 +1,13 @@
 package cuda_test
 
 import (
-	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
-	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
@@ -84,61 +81,4 @@ func TestFailedConstructors(t *testing.T) {
 	}
 	require.ErrorIs(t, openErr, driver.ErrorMapFailed)
 	require.Equal(t, cuda.Stats{}, d.Driver().Stats())
-}
-
-// Closing races with every other use: each call works or says closed.
-func TestCloseRaces(t *testing.T) {
-	_, d := testgpu.SimulatedDevice(t, nil)
-	other := testgpu.NewStream(t, d, nil)
-	for range 200 {
-		s, err := d.NewStream(nil)
-		require.NoError(t, err)
-		e := cuda.NewEvent(nil)
-		var wg sync.WaitGroup
-		use := func(f func() error) {
-			wg.Go(func() {
-				for range 20 {
-					if err := f(); err != nil && !errors.Is(err, cuda.ErrClosed) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		use(func() error { return e.Record(s) })
-		use(func() error { _, err := e.Query(); return err })
-		use(func() error { return e.Wait(other) })
-		use(func() error { return other.WaitStream(s) })
-		use(func() error { return s.WaitStream(other) })
-		use(e.Synchronize)
-		use(s.Synchronize)
-		use(func() error { return <-e.Done() })
-		for range 2 {
-			wg.Go(func() { _ = e.Close(); _ = s.Close() })
-		}
-		wg.Wait()
-	}
-}
-
-// Every call on a device whose context has failed says so.
-func TestLostDevice(t *testing.T) {
-	gpu := cudatest.New(cudatest.Config{})
-	drv, err := cuda.OpenDriver(gpu.API())
-	require.NoError(t, err)
-	d, err := drv.OpenDevice(0)
-	require.NoError(t, err)
-	drv.OnCleanupError(func(error) {})
-	s, err := d.NewStream(nil)
-	require.NoError(t, err)
-	e, err := s.RecordEvent(nil)
-	require.NoError(t, err)
-	gpu.Fault(s, driver.ErrorLaunchFailed)
-	_, queryErr := e.Query()
-	_, createErr := d.NewStream(nil)
-	_, allocErr := cuda.Alloc[byte](d, 16)
-	_, poolErr := cuda.AllocAsync[byte](s, 16)
-	for _, err := range []error{s.Synchronize(), queryErr, createErr, allocErr, poolErr, e.Record(s), e.SynchronizeContext(t.Context()), d.Synchronize()} {
-		require.ErrorIs(t, err, cuda.ErrDeviceLost)
-		require.ErrorIs(t, err, driver.ErrorLaunchFailed)
-		require.ErrorContains(t, err, "only a new process")
-	}
 }

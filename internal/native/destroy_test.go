@@ -1,8 +1,10 @@
-package cuda_test
+package native_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +16,39 @@ import (
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
+
+// Closing races with every other use: each call works or says closed.
+func TestCloseRaces(t *testing.T) {
+	_, d := testgpu.SimulatedDevice(t, nil)
+	other := testgpu.NewStream(t, d, nil)
+	for range 200 {
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		e := cuda.NewEvent(nil)
+		var wg sync.WaitGroup
+		use := func(f func() error) {
+			wg.Go(func() {
+				for range 20 {
+					if err := f(); err != nil && !errors.Is(err, cuda.ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		use(func() error { return e.Record(s) })
+		use(func() error { _, err := e.Query(); return err })
+		use(func() error { return e.Wait(other) })
+		use(func() error { return other.WaitStream(s) })
+		use(func() error { return s.WaitStream(other) })
+		use(e.Synchronize)
+		use(s.Synchronize)
+		use(func() error { return <-e.Done() })
+		for range 2 {
+			wg.Go(func() { _ = e.Close(); _ = s.Close() })
+		}
+		wg.Wait()
+	}
+}
 
 // busy is a driver function that takes a while and counts who is in it.
 type busy struct {
@@ -143,4 +178,81 @@ func TestEventsForgetTheirWaits(t *testing.T) {
 	testgpu.NoWaits(t, b.Driver)
 	testgpu.CollectUntil(t, func() bool { return destroyed.Load() == n })
 	runtime.KeepAlive(marks)
+}
+
+// The failure of a destruction that no Close can return reaches the hook, and
+// that the process is ending is no failure.
+func TestLastReleaseDestroys(t *testing.T) {
+	for answer, heard := range map[driver.Result]bool{driver.ErrorInvalidHandle: true, driver.ErrorDeinitialized: false} {
+		entered, leave := make(chan struct{}), make(chan struct{})
+		_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
+			bare := *api
+			api.StreamQuery = func(s driver.Stream) driver.Result {
+				close(entered)
+				<-leave
+				return bare.StreamQuery(s)
+			}
+			api.StreamDestroy = func(s driver.Stream) driver.Result { bare.StreamDestroy(s); return answer }
+		})
+		var errs []error
+		d.Driver().OnCleanupError(func(err error) { errs = append(errs, err) })
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		done := make(chan error)
+		go func() {
+			_, err := s.Query()
+			done <- err
+		}()
+		<-entered
+		require.NoError(t, s.Close(), "the call in the driver still holds it")
+		require.Equal(t, 1, d.Driver().Stats().Streams)
+		close(leave)
+		require.NoError(t, <-done)
+		require.Zero(t, d.Driver().Stats().Streams)
+		if heard {
+			require.Len(t, errs, 1)
+			require.ErrorIs(t, errs[0], answer)
+		} else {
+			require.Empty(t, errs)
+		}
+	}
+}
+
+// The garbage collector's closing must not end anybody's capture, and must not
+// keep other cleanups waiting for a device.
+func TestCollectedObjectsDisturbNobody(t *testing.T) {
+	var relaxed, strict atomic.Int32
+	gpu, d := testgpu.SimulatedDevice(t, func(table *driver.API) {
+		bare := *table
+		table.EventDestroy = func(e driver.Event) driver.Result {
+			mode, _ := bare.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed)
+			bare.ThreadExchangeStreamCaptureMode(mode)
+			if mode == driver.CaptureModeRelaxed {
+				relaxed.Add(1)
+			} else {
+				strict.Add(1)
+			}
+			return bare.EventDestroy(e)
+		}
+	})
+	s := testgpu.NewStream(t, d, nil)
+	release := gpu.Hold(s)
+	func() {
+		_, err := cuda.Alloc[uint8](d, 1) // to be freed when the device is idle
+		require.NoError(t, err)
+		_, err = s.RecordEvent(testgpu.Unpooled())
+		require.NoError(t, err)
+	}()
+	other := new([16]int)
+	collected := make(chan struct{})
+	runtime.AddCleanup(other, func(c chan struct{}) { close(c) }, collected)
+	testgpu.CollectUntil(t, func() bool { return relaxed.Load() == 1 })
+	require.Zero(t, strict.Load())
+	select {
+	case <-collected:
+	case <-time.After(5 * time.Second):
+		t.Fatal("another cleanup waits for the device")
+	}
+	release()
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Buffers == 0 })
 }

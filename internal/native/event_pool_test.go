@@ -1,4 +1,4 @@
-package cuda_test
+package native_test
 
 import (
 	"errors"
@@ -53,19 +53,12 @@ func countedDevice(t *testing.T) (*cudatest.GPU, *cuda.Device, *eventCounts) {
 	return gpu, d, &c
 }
 
-func recorded(t *testing.T, s *cuda.Stream, opts *cuda.EventOptions) *cuda.Event {
-	t.Helper()
-	e := cuda.NewEvent(opts)
-	require.NoError(t, e.Record(s))
-	return e
-}
-
 // What is closed is used again, by events of the same kind.
 func TestEventsAreUsedAgain(t *testing.T) {
 	_, d, c := countedDevice(t)
 	s := testgpu.NewStream(t, d, nil)
 	for range 100 {
-		e := recorded(t, s, nil)
+		e := testgpu.NewRecordedEvent(t, s, nil)
 		require.Equal(t, 1, d.Driver().Stats().Events)
 		require.NoError(t, e.Close())
 		require.Zero(t, d.Driver().Stats().Events)
@@ -74,7 +67,7 @@ func TestEventsAreUsedAgain(t *testing.T) {
 	for _, opts := range []*cuda.EventOptions{{Timing: true}, {Blocking: true}, {Timing: true, Blocking: true}} {
 		before := c.made.Load()
 		for range 3 {
-			require.NoError(t, recorded(t, s, opts).Close())
+			require.NoError(t, testgpu.NewRecordedEvent(t, s, opts).Close())
 		}
 		require.Equal(t, before+1, c.made.Load())
 	}
@@ -93,12 +86,12 @@ func TestEventsThatOthersKnowAreNotUsedAgain(t *testing.T) {
 	_, d, c := countedDevice(t)
 	s := testgpu.NewStream(t, d, nil)
 	known := func() driver.Event {
-		e := recorded(t, s, nil)
+		e := testgpu.NewRecordedEvent(t, s, nil)
 		native := e.Handle()
 		require.NoError(t, e.Close())
 		return native
 	}()
-	e := recorded(t, s, nil)
+	e := testgpu.NewRecordedEvent(t, s, nil)
 	defer e.Close()
 	require.NotEqual(t, known, e.Handle())
 	testgpu.CollectUntil(t, func() bool { return c.destroyed.Load() == 1 })
@@ -133,16 +126,16 @@ func TestCloseOvertakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gpu, d, c := countedDevice(t)
 			busy, idle := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
-			end := recorded(t, idle, &cuda.EventOptions{Timing: true})
+			end := testgpu.NewRecordedEvent(t, idle, &cuda.EventOptions{Timing: true})
 			defer end.Close()
 			release := gpu.Hold(busy)
 			defer release()
-			e := recorded(t, idle, &cuda.EventOptions{Timing: true})
+			e := testgpu.NewRecordedEvent(t, idle, &cuda.EventOptions{Timing: true})
 			made := c.made.Load()
 			var next *cuda.Event
 			overtake := func() {
 				require.NoError(t, e.Close())
-				next = recorded(t, idle, &cuda.EventOptions{Timing: true}) // which is done
+				next = testgpu.NewRecordedEvent(t, idle, &cuda.EventOptions{Timing: true}) // which is done
 			}
 			test.hook(c).Next(overtake)
 			require.ErrorIs(t, test.call(e, end), cuda.ErrClosed)
@@ -165,18 +158,18 @@ func TestCallsHoldTheEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, d, c := countedDevice(t)
 			s := testgpu.NewStream(t, d, nil)
-			e := recorded(t, s, nil)
+			e := testgpu.NewRecordedEvent(t, s, nil)
 			var other *cuda.Event
 			overtake := func() {
 				require.NoError(t, e.Close())
-				other = recorded(t, s, nil)
+				other = testgpu.NewRecordedEvent(t, s, nil)
 			}
 			test.hook(c).Next(overtake)
 			require.ErrorIs(t, test.call(e, s), cuda.ErrClosed)
 			require.EqualValues(t, 2, c.made.Load())
 			require.NoError(t, other.Close())
 			for range 2 {
-				defer recorded(t, s, nil).Close()
+				defer testgpu.NewRecordedEvent(t, s, nil).Close()
 			}
 			require.EqualValues(t, 2, c.made.Load(), "both are there again")
 			require.ErrorIs(t, test.call(e, s), cuda.ErrClosed)
@@ -209,7 +202,7 @@ func TestFirstRecordOfUsedEvent(t *testing.T) {
 			busy, idle := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 			release := gpu.Hold(busy)
 			defer release()
-			require.NoError(t, recorded(t, busy, nil).Close()) // and is not done
+			require.NoError(t, testgpu.NewRecordedEvent(t, busy, nil).Close()) // and is not done
 			e := testgpu.NewEvent(t, nil)
 			unrecorded := func() {
 				done, err := e.Query()
@@ -246,25 +239,25 @@ func TestFirstRecordOfUsedEvent(t *testing.T) {
 func TestCapturesTakeUnusedEvents(t *testing.T) {
 	_, d, c := countedDevice(t)
 	s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
-	require.NoError(t, recorded(t, s, nil).Close())
-	e := recorded(t, s, nil)
+	require.NoError(t, testgpu.NewRecordedEvent(t, s, nil).Close())
+	e := testgpu.NewRecordedEvent(t, s, nil)
 	require.EqualValues(t, 1, c.made.Load())
 	var first, captured *cuda.Event
 	g := testgpu.Capture(t, s, func() {
 		require.NoError(t, e.Record(s))
 		require.EqualValues(t, 2, c.made.Load(), "instead of the one that it had")
-		first = recorded(t, s, nil)
+		first = testgpu.NewRecordedEvent(t, s, nil)
 		require.EqualValues(t, 3, c.made.Load(), "although there is one")
-		captured = recorded(t, s, nil)
+		captured = testgpu.NewRecordedEvent(t, s, nil)
 		require.NoError(t, captured.Wait(other))
 		require.NoError(t, s.WaitStream(other))
 		require.NoError(t, captured.Close())
 	})
 	require.NoError(t, g.Close())
 	made := c.made.Load()
-	next := recorded(t, s, nil)
+	next := testgpu.NewRecordedEvent(t, s, nil)
 	require.Equal(t, made, c.made.Load(), "it has the one that e had")
-	require.NoError(t, recorded(t, s, nil).Close())
+	require.NoError(t, testgpu.NewRecordedEvent(t, s, nil).Close())
 	require.Equal(t, made+1, c.made.Load(), "the one from the capture is nobody's")
 	require.NoError(t, next.Close())
 	require.NoError(t, e.Record(s))
@@ -282,9 +275,9 @@ func TestKeptEventsAreNoLeak(t *testing.T) {
 	require.NoError(t, err)
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)
-	e := recorded(t, s, nil)
+	e := testgpu.NewRecordedEvent(t, s, nil)
 	require.NoError(t, e.Close())
-	e = recorded(t, s, nil)
+	e = testgpu.NewRecordedEvent(t, s, nil)
 	require.NoError(t, s.Close())
 	require.Len(t, gpu.Problems(), 1)
 	require.NoError(t, e.Close())

@@ -1,8 +1,12 @@
-package cuda_test
+package native_test
 
 import (
+	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +16,66 @@ import (
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/testgpu"
 )
+
+// The driver may take long to make an event, beside a busy device or another
+// thread. Who cancels, closes, or waits for something else does not wait for that.
+func TestNobodyWaitsBehindEventCreate(t *testing.T) {
+	create := testgpu.NewGate()
+	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+		bare := api.EventCreate
+		api.EventCreate = func(f uint32) (driver.Event, driver.Result) { create.Pass(); return bare(f) }
+	})
+	var streams [5]*cuda.Stream
+	var releases [5]func()
+	for i := range streams {
+		streams[i] = testgpu.NewStream(t, b.Device(), nil)
+		releases[i] = testgpu.Hold(t, streams[i])
+	}
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, e.Record(streams[0]))
+	waiting := testgpu.Go(e.Synchronize)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancelled := testgpu.Go(func() error { return streams[1].SynchronizeContext(ctx) })
+	closing, done := streams[2].Done(), streams[3].Done()
+	testgpu.Parked(t, b.Driver, 4)
+	release := create.Close()
+	other := testgpu.Go(streams[4].Synchronize)
+	<-create.Entered
+	cancel()
+	require.ErrorIs(t, testgpu.Receive(t, cancelled), context.Canceled)
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(streams[2].Close)))
+	require.ErrorIs(t, testgpu.Receive(t, closing), cuda.ErrClosed)
+	releases[3]() // gives an event back
+	require.NoError(t, testgpu.Receive(t, done))
+	releases[0]()
+	require.NoError(t, testgpu.Receive(t, waiting))
+	release()
+	for _, r := range releases {
+		r()
+	}
+	require.NoError(t, testgpu.Receive(t, other))
+}
+
+// WaitAll asks for each a few times, however many are done already, and looks at its
+// context meanwhile.
+func TestWaitAllAsksLittle(t *testing.T) {
+	_, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	busy, idle := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+	release := testgpu.Hold(t, busy)
+	defer release()
+	const n = 1000
+	var work []cuda.Waitable
+	for i := range 2 * n {
+		e := testgpu.NewEvent(t, nil)
+		require.NoError(t, e.Record([]*cuda.Stream{busy, idle}[i/n]))
+		work = append(work, e)
+	}
+	before := b.Driver.WaitStats().Queries
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, cuda.WaitAll(ctx, work...), context.DeadlineExceeded)
+	require.Less(t, b.Driver.WaitStats().Queries-before, uint64(20*n))
+}
 
 // The driver holds up who enqueues on a stream whose queue is full. Waits for other work
 // end all the same, also if a capture goes on or wants to begin.
@@ -137,4 +201,70 @@ func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
 			require.NoError(t, errors.Join(err, g.Close()))
 		})
 	}
+}
+
+// Forgotten memory that another device still uses is freed by the garbage
+// collector, which is in no bubble and may have to wait. That goes together with
+// waits in the bubble, whichever begins first.
+func TestCleanupWaitsBesideABubble(t *testing.T) {
+	for name, waitFirst := range map[string]bool{"the bubble first": true, "the cleanup first": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gpu := cudatest.New(cudatest.Config{Devices: 2})
+				drv, err := cuda.OpenDriver(gpu.API())
+				require.NoError(t, err)
+				d0, err := drv.OpenDevice(0)
+				require.NoError(t, err)
+				d1, err := drv.OpenDevice(1)
+				require.NoError(t, err)
+				s, dst := testgpu.NewStream(t, d1, nil), testgpu.Alloc[byte](t, d1, 1<<10)
+				gpu.Run(s, time.Hour)
+				func() {
+					b, err := cuda.Alloc[byte](d0, 1<<10)
+					require.NoError(t, err)
+					require.NoError(t, cuda.Copy[byte](s, dst, b))
+				}()
+				e := testgpu.NewEvent(t, nil)
+				require.NoError(t, e.Record(s))
+				var done <-chan error
+				if waitFirst {
+					done = e.Done()
+				}
+				for drv.Stats().Forgotten == 0 { // no time passes in the bubble
+					runtime.GC()
+					runtime.Gosched()
+				}
+				if !waitFirst {
+					done = e.Done()
+				}
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
+// Waits in a bubble and outside of it at the same time, for one driver that knows nothing of
+// bubbles.
+func TestWaitsInAndOutOfABubble(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{})
+	api := *gpu.API()
+	api.Sleep = nil
+	var ready atomic.Bool
+	api.EventQuery = func(driver.Event) driver.Result {
+		if ready.Load() {
+			return driver.Success
+		}
+		return driver.ErrorNotReady
+	}
+	b := testgpu.Open(t, &api)
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
+	outside := e.Done()
+	synctest.Test(t, func(t *testing.T) {
+		inside := e.Done()
+		ready.Store(true)
+		require.NoError(t, <-inside)
+		require.NoError(t, e.Synchronize())
+	})
+	require.NoError(t, testgpu.Receive(t, outside))
 }

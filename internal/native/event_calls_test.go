@@ -1,6 +1,7 @@
-package cuda_test
+package native_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -31,11 +32,11 @@ func TestNoQuestionForADestroyedEvent(t *testing.T) {
 		}
 	})
 	s := testgpu.NewStream(t, d, nil)
-	e := recorded(t, s, nil)
+	e := testgpu.NewRecordedEvent(t, s, nil)
 	asking.Next(func() {
 		require.NoError(t, e.Close())
 		func() {
-			other := recorded(t, s, nil)
+			other := testgpu.NewRecordedEvent(t, s, nil)
 			other.Handle() // so that it will be destroyed
 			require.NoError(t, other.Close())
 		}()
@@ -62,7 +63,7 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 		}
 	})
 	s := testgpu.NewStream(t, d, nil)
-	e := recorded(t, s, nil)
+	e := testgpu.NewRecordedEvent(t, s, nil)
 	for _, ask := range []func() error{
 		func() error { _, err := e.Query(); return err },
 		func() error { _, err := e.Query(); return err }, // it has been in a capture before
@@ -95,11 +96,53 @@ func TestPoolOfEventsIsBounded(t *testing.T) {
 	s := testgpu.NewStream(t, d, nil)
 	var all []*cuda.Event
 	for range 4200 {
-		all = append(all, recorded(t, s, nil))
+		all = append(all, testgpu.NewRecordedEvent(t, s, nil))
 	}
 	for _, e := range all {
 		require.NoError(t, e.Close())
 	}
 	all = nil
 	testgpu.CollectUntil(t, func() bool { return c.destroyed.Load() == 104 })
+}
+
+// A record that gives the event another native event, because somebody waits for the old
+// one, does not undo the record of another goroutine that comes and goes meanwhile.
+func TestNoRecordIsLostToAnother(t *testing.T) {
+	var behind testgpu.Hook
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
+		record := api.EventRecord
+		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+			r := record(e, s)
+			behind.Run()
+			return r
+		}
+	})
+	s, held, reader := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	b, out := testgpu.Filled(t, s, 1), testgpu.AllocHost[uint32](t, d, 1)
+	require.NoError(t, s.Synchronize())
+	e := testgpu.NewEvent(t, nil)
+	defer gpu.Hold(held)()
+	require.NoError(t, e.Record(held))
+	ctx, cancel := context.WithCancel(context.Background())
+	waiting := testgpu.Go(func() error { return e.SynchronizeContext(ctx) })
+	testgpu.Parked(t, d.Driver(), 1)
+	release := func() {}
+	defer func() { release() }()
+	behind.Next(func() { // another goroutine, after the driver has recorded for the first
+		cancel()
+		require.ErrorIs(t, testgpu.Receive(t, waiting), context.Canceled)
+		release = gpu.Hold(s)
+		require.NoError(t, cuda.Fill(s, b, 2))
+		require.NoError(t, e.Record(s))
+		require.False(t, testgpu.Query(t, e))
+	})
+	require.NoError(t, e.Record(s))
+	require.False(t, testgpu.Query(t, e))
+	require.NoError(t, e.Wait(reader))
+	part, err := b.Range(0, 1)
+	require.NoError(t, err)
+	require.NoError(t, cuda.Copy[uint32](reader, out, part))
+	release()
+	require.NoError(t, reader.Synchronize())
+	require.Equal(t, uint32(2), out.Slice()[0])
 }
