@@ -27,15 +27,15 @@ type flow struct {
 
 func TestRingFlow(t *testing.T) {
 	for _, f := range []flow{
-		{slots: 1, batches: 1000, streams: 1, group: 1},
-		{slots: 1, batches: 1000, streams: 3, group: 1},
-		{slots: 2, batches: 2000, streams: 2, group: 2},
-		{slots: 3, batches: 2000, streams: 2, group: 2},
-		{slots: 3, batches: 2000, streams: 4, group: 3},
-		{slots: 8, batches: 5000, streams: 1, group: 1},
-		{slots: 8, batches: 2000, streams: 3, group: 5},
-		{slots: 3, batches: 1000, streams: 2, group: 2, producing: 100 * time.Microsecond},
-		{slots: 3, batches: 1000, streams: 2, group: 2, consuming: 100 * time.Microsecond},
+		{slots: 1, batches: 400, streams: 1, group: 1},
+		{slots: 1, batches: 400, streams: 3, group: 1},
+		{slots: 2, batches: 600, streams: 2, group: 2},
+		{slots: 3, batches: 600, streams: 2, group: 2},
+		{slots: 3, batches: 600, streams: 4, group: 3},
+		{slots: 8, batches: 1500, streams: 1, group: 1},
+		{slots: 8, batches: 600, streams: 3, group: 5},
+		{slots: 3, batches: 400, streams: 2, group: 2, producing: 100 * time.Microsecond},
+		{slots: 3, batches: 400, streams: 2, group: 2, consuming: 100 * time.Microsecond},
 	} {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			d := newDuo(t)

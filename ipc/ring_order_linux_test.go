@@ -149,7 +149,7 @@ func TestRingCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "ring produce")
 
 	// Another goroutine that has the turn can be waited for no longer than ctx says.
-	first := testgpu.Go(func() error { _, err := p.Next(within(t, 500*time.Millisecond), a); return err })
+	first := testgpu.Go(func() error { _, err := p.Next(within(t, 10*testgpu.Soon), a); return err })
 	testgpu.WaitUntil(t, func() bool { return len(p.ring.turn) == 1 })
 	_, err = p.Next(within(t, testgpu.Soon), a)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -29,7 +29,7 @@ func onTwo(t *testing.T, f func(t *testing.T, here, there hand, long time.Durati
 	})
 	t.Run("real", func(t *testing.T) {
 		here, there := twoWorkers(t)
-		f(t, here, there, 400*time.Millisecond)
+		f(t, here, there, 150*time.Millisecond)
 		there.End()
 	})
 }

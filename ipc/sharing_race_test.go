@@ -191,7 +191,7 @@ func TestOwnCloseRaces(t *testing.T) {
 	testgpu.Rule(t, "33 closing while others open", 1, func(t *testing.T, b *testgpu.Backend) {
 		b, calls := testgpu.Counted(t, b, nil)
 		s := testgpu.NewStream(t, b.Device(), nil)
-		for range 50 {
+		for range 25 {
 			e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: b.Device()})
 			buf, err := cuda.Alloc[uint32](b.Device(), 16)
 			require.NoError(t, err)

@@ -111,9 +111,9 @@ func FuzzTokenJSON(f *testing.F) {
 
 // Tokens that were altered, with and without the right checksum, open nothing.
 func TestAlteredTokensOpenNothing(t *testing.T) {
-	n := 100_000
+	n := 25_000
 	if testing.Short() {
-		n = 10_000
+		n = 5000
 	}
 	p := newPeers(t, cudatest.Config{})
 	const extent = 64
