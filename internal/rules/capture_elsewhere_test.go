@@ -1,8 +1,6 @@
 package rules_test
 
 import (
-	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -47,129 +45,6 @@ func TestOldDriverBesideACaptureOfOthers(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, testgpu.CaptureElsewhere(s, driver.CaptureModeRelaxed, func() error { return pool.Trim(0) }))
-}
-
-// notTried are methods that wait for all streams of a device, and so for one that another
-// library captures; and those that make something, which are tried by hand.
-var notTried = map[string]bool{"Device.Synchronize": true, "Device.SynchronizeContext": true, "Device.Done": true,
-	"Device.NewStream": true, "Stream.Capture": true, "Graph.Instantiate": true}
-
-// No method ends a capture that another library has begun in its strictest mode, on another
-// thread and on a stream that the method has nothing to do with.
-func TestNoMethodEndsACaptureOfOthers(t *testing.T) {
-	testgpu.Rule(t, "23 every method beside a capture of others", 1, func(t *testing.T, b *testgpu.Backend) {
-		good := testgpu.NewObjects(t, b.Driver, b.Device())
-		captured := testgpu.NewStream(t, b.Device(), nil)
-		try := func(name string, f func() error) {
-			t.Helper()
-			begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-			go func() {
-				ended <- testgpu.CaptureElsewhere(captured, driver.CaptureModeGlobal, func() error {
-					close(begun)
-					<-end
-					return nil
-				})
-			}()
-			<-begun
-			err := f()
-			close(end)
-			require.NoError(t, <-ended, "%s (%v)", name, err)
-		}
-		var closing []func() error
-		for of, on := range good.Receivers {
-			for i := range of.NumMethod() {
-				name := fmt.Sprintf("%s.%s", of.Elem().Name(), of.Method(i).Name)
-				switch {
-				case notTried[name]:
-				case of.Method(i).Name == "Close":
-					closing = append(closing, func() error { return on.Interface().(interface{ Close() error }).Close() })
-				default:
-					try(name, func() error { err, _ := good.Call(t, name, on.Method(i), false); return err })
-				}
-			}
-		}
-		get := func(v any) reflect.Value { return good.Receivers[reflect.TypeOf(v)] }
-		s := get((*cuda.Stream)(nil)).Interface().(*cuda.Stream)
-		buf := get((*cuda.Buffer[uint32])(nil)).Interface().(*cuda.Buffer[uint32])
-		host := get((*cuda.HostBuffer[uint32])(nil)).Interface().(*cuda.HostBuffer[uint32])
-		e := get((*cuda.Event)(nil)).Interface().(*cuda.Event)
-		pinned := make([]uint32, 1024)
-		for name, f := range map[string]func() error{
-			"Alloc":     func() error { b, err := cuda.Alloc[uint32](b.Device(), 4); return closed(b, err) },
-			"AllocHost": func() error { b, err := cuda.AllocHost[uint32](b.Device(), 4, nil); return closed(b, err) },
-			"AllocAsync": func() error {
-				b, err := cuda.AllocAsync[uint32](s, 4)
-				if err == nil {
-					err = cuda.Fill(s, b, 1)
-				}
-				return closed(b, err)
-			},
-			"RegisterHost":  func() error { b, err := cuda.RegisterHost(b.Device(), pinned); return closed(b, err) },
-			"Fill":          func() error { return cuda.Fill(s, buf, 1) },
-			"Copy":          func() error { return cuda.Copy(s, buf, host) },
-			"Copy2D":        func() error { return cuda.Copy2D(s, buf, 2, host, 2, 2, 2) },
-			"CopyFromSlice": func() error { return cuda.CopyFromSlice(t.Context(), s, buf, make([]uint32, 4)) },
-			"CopyToSlice":   func() error { return cuda.CopyToSlice(t.Context(), s, make([]uint32, 4), buf) },
-			"WaitAll":       func() error { return cuda.WaitAll(t.Context(), s, e) },
-			"WaitAny":       func() error { _, err := cuda.WaitAny(t.Context(), s, e); return err },
-			"new event": func() error {
-				e := cuda.NewEvent(&cuda.EventOptions{Timing: true, Blocking: true})
-				if err := e.Record(s); err != nil {
-					return err
-				}
-				if err := e.Synchronize(); err != nil {
-					return err
-				}
-				if _, err := e.ElapsedTime(e); err != nil {
-					return err
-				}
-				return e.Close()
-			},
-			"NewStream": func() error {
-				s, err := b.Device().NewStream(nil)
-				if err != nil {
-					return err
-				}
-				return s.Close()
-			},
-			"Instantiate": func() error {
-				g, err := s.Capture(func() error { return cuda.Fill(s, buf, 1) })
-				if err != nil {
-					return err
-				}
-				x, err := g.Instantiate()
-				if err != nil {
-					return err
-				}
-				for _, f := range []func() error{func() error { return x.Launch(s) }, func() error { return x.Update(g) }, x.Close, g.Close} {
-					if err := f(); err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		} {
-			try(name, func() error {
-				err := f()
-				require.NoError(t, err, name)
-				return err
-			})
-		}
-		for _, f := range closing {
-			try("Close", func() error {
-				err := f()
-				require.NoError(t, err)
-				return err
-			})
-		}
-	})
-}
-
-func closed(c interface{ Close() error }, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }
 
 // Memory that was used on a stream before another library began to capture it can be closed:

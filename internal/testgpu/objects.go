@@ -1,6 +1,8 @@
 package testgpu
 
 import (
+	"context"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -150,4 +152,32 @@ func PoolStats(t testing.TB, d *cuda.Device) cuda.PoolStats {
 	s, err := pool.Stats()
 	require.NoError(t, err)
 	return s
+}
+
+// RandomFloats returns pinned memory with numbers between -1 and 1.
+func RandomFloats(t testing.TB, d *cuda.Device, n int) *cuda.HostBuffer[float32] {
+	t.Helper()
+	b := AllocHost[float32](t, d, n)
+	for i := range b.Slice() {
+		b.Slice()[i] = 2*rand.Float32() - 1
+	}
+	return b
+}
+
+// StreamCalls calls every method of s that can fail, with an event and another stream, and
+// returns the errors.
+func StreamCalls(s *cuda.Stream, e *cuda.Event, other *cuda.Stream) map[string]error {
+	errs := map[string]error{}
+	_, errs["Query"] = s.Query()
+	_, errs["Priority"] = s.Priority()
+	_, errs["IsCapturing"] = s.IsCapturing()
+	_, errs["RecordEvent"] = s.RecordEvent(e)
+	errs["WaitEvent"] = s.WaitEvent(e)
+	errs["WaitStream"] = s.WaitStream(other)
+	errs["Synchronize"] = s.Synchronize()
+	if other != nil {
+		errs["WaitStream, as the other"] = other.WaitStream(s)
+		errs["SynchronizeContext"] = s.SynchronizeContext(context.Background())
+	}
+	return errs
 }
