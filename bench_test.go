@@ -23,6 +23,9 @@ type hot struct {
 	host     *cuda.HostBuffer[uint32]
 	fill     *cuda.Kernel // of 3 arguments
 	prepared *cuda.PreparedKernel
+	// bare and bareEnd are for the bare functions: see [bench.NewFixture].
+	bare    *cuda.Stream
+	bareEnd *cuda.Event
 }
 
 func newHot(t testing.TB, drv *cuda.Driver) *hot {
@@ -31,7 +34,9 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	f, err := bench.NewFixture(d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	h := &hot{Fixture: f, buf: testgpu.Alloc[uint32](t, d, 1), host: testgpu.AllocHost[uint32](t, d, 1), pooled: testgpu.AllocAsync[uint32](t, f.S, 1)}
+	h := &hot{Fixture: f, buf: testgpu.Alloc[uint32](t, d, 1), host: testgpu.AllocHost[uint32](t, d, 1), pooled: testgpu.AllocAsync[uint32](t, f.S, 1),
+		bare: testgpu.NewStream(t, d, nil), bareEnd: testgpu.NewEvent(t, testgpu.Timed())}
+	require.NoError(t, h.bareEnd.Record(h.bare))
 	require.NoError(t, h.Other.WaitStream(h.S))
 	h.fill = testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_fill")
 	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
@@ -43,7 +48,7 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 // rows are the measured ones, and others that are of use here only.
 func (h *hot) rows() []*bench.Row {
 	api := h.Dev.Driver().API()
-	end, s, fill, params := h.End.Handle(), h.S.Handle(), h.fill.Handle(), h.params()
+	end, s, fill, params := h.bareEnd.Handle(), h.bare.Handle(), h.fill.Handle(), h.params()
 	return append(bench.Rows(),
 		extra("query-timing", func() error { _, err := h.End.Query(); return err },
 			func() driver.Result { return api.EventQuery(end) }),

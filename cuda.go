@@ -208,7 +208,7 @@ func (d *Driver) OpenDevice(index int) (*Device, error) {
 		Detail: fmt.Sprintf("devices are 0 to %d", len(d.devices)-1)}
 }
 
-// OnCleanupError sets the function that is told of failures that no call could
+// OnCleanupError sets the function that is called with failures that no call could
 // return: of objects destroyed after the last call that used them, or by the
 // garbage collector. It may be called on any goroutine. By default, and with
 // nil, they go to [slog.Default]. f must not call this package: it may run with internal

@@ -10,7 +10,7 @@ import (
 )
 
 // Rules that a call can break and for which the driver has no code of its own,
-// or the same code as for something else. They stand in [Error.Err]; test for
+// or the same code as for something else. They are in [Error.Err]; test for
 // them with errors.Is.
 var (
 	// ErrClosed: the stream, event, buffer, module or graph has been closed.

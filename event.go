@@ -156,7 +156,7 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 // external event, one whose Handle was asked for, and one that was last recorded in a
 // capture are destroyed (cuEventDestroy) when the garbage collector finds that nothing
 // uses them any more. An event that [Device.OpenEvent] has opened is destroyed at once,
-// with the last Event that stands for it.
+// with the last Event that shares it.
 func (e *Event) Close() error {
 	if e != nil {
 		e.native.Close()

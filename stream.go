@@ -101,8 +101,8 @@ func (d *Device) ExternalStream(handle driver.Stream) (*Stream, error) {
 
 // DefaultStream returns the device's legacy default stream, whose handle is 0.
 // It is the current stream until another is set, see [WithStream]. Calls on it
-// cost a little more than on created streams, because the driver must be told
-// the device each time.
+// cost a little more than on created streams, because the driver needs
+// the device's context each time.
 func (d *Device) DefaultStream() *Stream {
 	if d == nil {
 		return nil

@@ -52,8 +52,8 @@ func newMeter(drv *cuda.Driver, loop string, progress io.Writer) (m *meter, err 
 		}
 		m.fixtures = append(m.fixtures, f)
 	}
-	m.context, err = contextOf(m.fixtures[0])
-	return m, err
+	m.context = m.fixtures[0].Context()
+	return m, nil
 }
 
 // measure measures the rows with a number of threads. Ways that fail are left out.

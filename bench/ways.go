@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/bench"
 )
 
@@ -126,10 +125,4 @@ func distOfRatios(values []float64) *bench.Dist {
 func rounded(values []float64, round func(float64) float64) *bench.Dist {
 	d := bench.NewDist(slices.Clone(values))
 	return &bench.Dist{P10: round(d.P10), Median: round(d.Median), P90: round(d.P90)}
-}
-
-// contextOf returns the context that the calls of a fixture want to be current.
-func contextOf(f *bench.Fixture) (driver.Context, error) {
-	c, r := f.Dev.Driver().API().StreamGetCtx(f.S.Handle())
-	return c, r.Err()
 }

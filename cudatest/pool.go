@@ -160,7 +160,7 @@ func (p *Process) shrinkPools() {
 }
 
 // dropPool forgets the pool of a device. Its allocations are blocks of the
-// process, which let go of their memory themselves.
+// process, which released their memory themselves.
 func (p *Process) dropPool(d *device) {
 	q := p.pools[d]
 	if q == nil {

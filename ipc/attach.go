@@ -14,7 +14,7 @@ type remote struct {
 	id        uint64
 	name      string
 	token     Token
-	attached  int // how often, and not let go of
+	attached  int // how often, and not released
 	wanted    bool
 	withdrawn chan struct{} // closed when wanted is set, or the session ends
 }

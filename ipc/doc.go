@@ -14,7 +14,7 @@
 //	err = event.Record(stream)         // the event was made with EventOptions.Interprocess
 //	err = s.Offer("ready", event)
 //	...
-//	err = s.Withdraw(ctx, "weights")   // until the importer has let go of them
+//	err = s.Withdraw(ctx, "weights")   // until the importer has released them
 //	err = s.Shutdown(ctx)
 //
 //	// the importer
@@ -45,7 +45,7 @@
 //
 // The exporter owns the memory and the events, and a session keeps what it was offered
 // alive: the exporter may close its buffer at any time, and the memory is given back to
-// the device when the importer has let go of it too. The importer owns what it attached,
+// the device when the importer has released it too. The importer owns what it attached,
 // and closes it: each by itself, or all with the session. It has let go when it has
 // closed what it attached under the name, each time that it did, and no graph and no work
 // that was enqueued with it uses it any more ([cuda.OpenOptions]). The exporter gets it
@@ -56,7 +56,7 @@
 // A session ends by [Session.Close] at either end, which tells the other ([ErrLeft]) and
 // does not wait for it. What the other end has attached stays valid there until that
 // closes it. Both ends must be closed. An exporter that is about to exit calls
-// [Session.Shutdown], which closes and waits until the importer has let go of everything.
+// [Session.Shutdown], which closes and waits until the importer has released everything.
 //
 // # Rings
 //

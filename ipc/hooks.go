@@ -240,5 +240,5 @@ func (s *Session) onDying(f func()) (stop func()) { return s.hook(&s.whenDying, 
 // here that is noticed.
 func (s *Session) onDead(f func()) (stop func()) { return s.hook(&s.whenDead, f) }
 
-// onGone has f called when the peer has let go of everything or is completely gone.
+// onGone has f called when the peer has released everything or is completely gone.
 func (s *Session) onGone(f func()) (stop func()) { return s.hook(&s.whenGone, f) }

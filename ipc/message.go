@@ -29,9 +29,9 @@ const (
 	typeHello    = "hello"    // the first, from either end: version, process
 	typeOffer    = "offer"    // id, name, token
 	typeWithdraw = "withdraw" // id: the exporter wants it back
-	typeReleased = "released" // id: the importer has let go of what was withdrawn
+	typeReleased = "released" // id: the importer has released what was withdrawn
 	typeLeave    = "leave"    // its sender offers and attaches nothing more, and wants all back
-	typeBye      = "bye"      // the last: its sender has let go of everything
+	typeBye      = "bye"      // the last: its sender has released everything
 	typeMessage  = "message"  // name, payload, file: of a channel
 	typeError    = "error"    // code, text: why its sender breaks off
 )

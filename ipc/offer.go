@@ -30,7 +30,7 @@ type offer struct {
 
 // Offer lets the peer attach x under a name, which is 1 to 255 bytes of printable text.
 // From then on the session keeps what x stands for alive: x may be closed at any time,
-// and the memory or the event goes when the peer has let go of it too, or is
+// and the memory or the event goes when the peer has released it too, or is
 // completely gone. The name is free again after [Session.Withdraw]. Names that begin
 // with "ring " are those of the memory of rings, see [NewProducer].
 func (s *Session) Offer(name string, x Shared) error {
@@ -101,7 +101,7 @@ func (s *Session) offer(op string, o *offer, t Token) error {
 	case s.ended.rule != nil:
 		return s.ended.error(op)
 	case old != nil && old.withdrawn:
-		return invalid(op, "it was withdrawn, and process %d has not let go of it yet", s.peer.PID)
+		return invalid(op, "it was withdrawn, and process %d has not released it yet", s.peer.PID)
 	case old != nil:
 		return invalid(op, "something of this name is offered already")
 	case len(s.offers) == offerLimit:
@@ -114,7 +114,7 @@ func (s *Session) offer(op string, o *offer, t Token) error {
 	return nil
 }
 
-// Withdraw takes an offer back, and returns when the peer has let go of it or is
+// Withdraw takes an offer back, and returns when the peer has released it or is
 // completely gone: if x was closed, and is not offered under another name or in another
 // session, all of it has been given back to the device then.
 // The peer is asked by [Session.Withdrawn]. If ctx ends first the error matches
@@ -149,7 +149,7 @@ func (s *Session) Withdraw(ctx context.Context, name string) error {
 	case <-o.closed:
 		return o.err
 	case <-ctx.Done():
-		return &cuda.Error{Op: op, Err: ctx.Err(), Detail: fmt.Sprintf("process %d has not let go of it yet", s.peer.PID)}
+		return &cuda.Error{Op: op, Err: ctx.Err(), Detail: fmt.Sprintf("process %d has not released it yet", s.peer.PID)}
 	}
 }
 

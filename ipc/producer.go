@@ -236,7 +236,7 @@ func (p *Producer[T]) Close() error {
 	return err
 }
 
-// release frees what the ring has, when the consumer has let go of it.
+// release frees what the ring has, when the consumer has released it.
 func (p *Producer[T]) release() error {
 	p.ring.session.Withdraw(context.Background(), p.ring.memoryName())
 	return p.ring.free(p.buffer)

@@ -12,7 +12,7 @@ import (
 )
 
 // again makes the ring once more under the same name, and sends something. The
-// producer tries until the other end has let go of the one before.
+// producer tries until the other end has released the one before.
 func again(t *testing.T, d *duo) {
 	t.Helper()
 	ctx := within(t, 10*time.Second)

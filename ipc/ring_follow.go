@@ -104,7 +104,7 @@ func (f *follower) over(err error) {
 	}
 }
 
-// dead is called when the other end can do no harm any more, because it has let go of the
+// dead is called when the other end can do no harm any more, because it has released the
 // memory or its process is dying.
 func (f *follower) dead() {
 	err := f.session.Err()

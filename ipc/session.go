@@ -28,7 +28,7 @@ type Session struct {
 	ended   reason
 
 	left, peerLeft  bool // has said goodbye
-	sentBye, gotBye bool // has let go of everything
+	sentBye, gotBye bool // has released everything
 	broken          bool // nothing is read or written any more
 	final           bool // what is queued is the last
 	gone            bool // the peer is completely
@@ -41,11 +41,11 @@ type Session struct {
 	reclaiming      bool
 	remotes         map[string]*remote // not withdrawn
 	remotesByID     map[uint64]*remote
-	attached        int // what is not let go of
+	attached        int // what is not released
 	attachments     map[*attachment]struct{}
 	queue           queue
 	channels        channels
-	whenGone        hooks // or when it has let go of everything
+	whenGone        hooks // or when it has released everything
 	whenDying       hooks
 	whenDead        hooks
 	rings           ringTable
@@ -138,7 +138,7 @@ const farewell = time.Second
 // and says goodbye. Nothing more is offered or attached; all that was attached
 // through the session is closed, as by its own Close, which for memory waits until the
 // device is idle; what was offered stays alive, behind the scenes, until the peer has
-// let go of it or is gone. Close does not wait for the peer. Closing again is nil.
+// released it or is gone. Close does not wait for the peer. Closing again is nil.
 //
 // A process that ends itself right after that takes back what the peer may still use:
 // call [Session.Shutdown] instead.
@@ -176,7 +176,7 @@ func (s *Session) Close() error {
 	return errors.Join(errs...)
 }
 
-// Shutdown closes the session and waits until the peer has let go of all that was
+// Shutdown closes the session and waits until the peer has released all that was
 // offered, or is gone. If ctx ends first the error matches ctx.Err(), and what the
 // peer still uses stays alive.
 func (s *Session) Shutdown(ctx context.Context) error {
@@ -186,7 +186,7 @@ func (s *Session) Shutdown(ctx context.Context) error {
 	}
 	err := s.Close()
 	if waitErr := s.wait(ctx, func() bool { return len(s.offers) == 0 }); waitErr != nil {
-		waitErr = &cuda.Error{Op: op, Err: waitErr, Detail: fmt.Sprintf("process %d has not let go of all that was offered to it", s.peer.PID)}
+		waitErr = &cuda.Error{Op: op, Err: waitErr, Detail: fmt.Sprintf("process %d has not released all that was offered to it", s.peer.PID)}
 		return errors.Join(err, waitErr)
 	}
 	return err

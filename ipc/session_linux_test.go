@@ -142,7 +142,7 @@ func TestManyOffers(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-// What was attached several times is let go of when all are closed.
+// What was attached several times is released when all are closed.
 func TestAttachTwice(t *testing.T) {
 	a, b := pair(t)
 	x := a.memory(t, 1)
@@ -216,7 +216,7 @@ func TestPanicWhileAttaching(t *testing.T) {
 	require.NoError(t, a.Shutdown(within(t, 5*time.Second)))
 }
 
-// Every order in which the two ends can let go of something.
+// Every order in which the two ends can release something.
 func TestOrdersOfClosing(t *testing.T) {
 	type state struct {
 		a, b *end

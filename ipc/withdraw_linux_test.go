@@ -27,7 +27,7 @@ func TestWithdraw(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	err = a.Offer("x", x)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
-	require.ErrorContains(t, err, "has not let go of it yet")
+	require.ErrorContains(t, err, "has not released it yet")
 
 	ctx := newAwaited(context.Background())
 	again := testgpu.Go(func() error { return a.Withdraw(ctx, "x") })
@@ -54,7 +54,7 @@ func TestWithdrawWhatNobodyAttached(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-// What is closed is let go of when nothing uses it any more: here, a graph does.
+// What is closed is released when nothing uses it any more: here, a graph does.
 func TestWithdrawWaitsForGraphs(t *testing.T) {
 	a, b := pair(t)
 	x := a.memory(t, 1)
@@ -149,7 +149,7 @@ func TestAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Two names for one memory: what was attached by the one is let go of when that is closed,
+// Two names for one memory: what was attached by the one is released when that is closed,
 // though the other is still open.
 func TestWithdrawOneOfTwoNames(t *testing.T) {
 	a, b := pair(t)

@@ -67,7 +67,7 @@ func fromPyTorch(ctx context.Context, p *python, k kernels, dir string, out io.W
 	}
 	fmt.Fprintf(out, "from PyTorch: changed here, and PyTorch finds all %d elements right; it had to wait: %v\n", elements, checked.Pending)
 
-	// First the driver lets go of the memory, then PyTorch is told.
+	// First the driver releases the memory, then PyTorch is told.
 	if err := block.Close(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func fromPyTorch(ctx context.Context, p *python, k kernels, dir string, out io.W
 	if forgotten.Kept != 0 {
 		return fmt.Errorf("PyTorch keeps %d bytes, although it was told that they are not used here any more", forgotten.Kept)
 	}
-	fmt.Fprintln(out, "from PyTorch: let go of, and PyTorch has its memory back")
+	fmt.Fprintln(out, "from PyTorch: released, and PyTorch has its memory back")
 	return nil
 }
 

@@ -23,7 +23,7 @@ func TestSimulated(t *testing.T) {
 		"PyTorch 0.0 in process 1002",
 		"from PyTorch: a tensor of shape [1048576] in a block of 8388608 bytes; PyTorch has filled it already: false",
 		"from PyTorch: changed here, and PyTorch finds all 1048576 elements right; it had to wait: true",
-		"from PyTorch: let go of, and PyTorch has its memory back",
+		"from PyTorch: released, and PyTorch has its memory back",
 		"to PyTorch: all 1048576 elements arrived; it had to wait: true",
 		"to PyTorch: changed there, and all 1048576 elements are right here; PyTorch was done already: false",
 	}, lines(t, func(ctx context.Context, out *bytes.Buffer) error {
@@ -54,7 +54,7 @@ func TestReal(t *testing.T) {
 	require.Regexp(t, `in a block of 20971520 bytes; PyTorch has filled it already: false$`, said[1])
 	require.Equal(t, []string{
 		"from PyTorch: changed here, and PyTorch finds all 1048576 elements right; it had to wait: true",
-		"from PyTorch: let go of, and PyTorch has its memory back",
+		"from PyTorch: released, and PyTorch has its memory back",
 		"to PyTorch: all 1048576 elements arrived; it had to wait: true",
 		"to PyTorch: changed there, and all 1048576 elements are right here; PyTorch was done already: false",
 	}, said[2:])

@@ -86,6 +86,6 @@ func toPyTorch(ctx context.Context, p *python, k kernels, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "to PyTorch: changed there, and all %d elements are right here; PyTorch was done already: %v\n", elements, finished)
 
-	// The memory and the event are closed here only after PyTorch has let go of them.
+	// The memory and the event are closed here only after PyTorch has released them.
 	return p.call(map[string]any{"do": "release"}, &struct{}{})
 }

@@ -31,6 +31,7 @@ type Fixture struct {
 
 	api    *driver.API
 	native natives
+	bare   [2]*cuda.Stream // those of native
 	// words is what C reads and writes by address.
 	words *words
 
@@ -72,7 +73,10 @@ func NewFixture(d *cuda.Device) (*Fixture, error) {
 }
 
 func (f *Fixture) make() (err error) {
-	for _, s := range []**cuda.Stream{&f.S, &f.Other} {
+	// The methods and the bare functions have streams and events of their own: others may
+	// capture a stream and record an event whose handle they know, so that the library has
+	// to look at these more closely.
+	for _, s := range []**cuda.Stream{&f.S, &f.Other, &f.bare[0], &f.bare[1]} {
 		if *s, err = f.Dev.NewStream(nil); err != nil {
 			return err
 		}
@@ -89,7 +93,7 @@ func (f *Fixture) make() (err error) {
 		return err
 	}
 	n := &f.native
-	n.s, n.other = f.S.Handle(), f.Other.Handle()
+	n.s, n.other = f.bare[0].Handle(), f.bare[1].Handle()
 	c, r := f.api.StreamGetCtx(n.s)
 	n.context = c
 	if r != driver.Success {
@@ -98,9 +102,7 @@ func (f *Fixture) make() (err error) {
 	return f.Drain(context.Background())
 }
 
-// events makes the events and records them: before that they have no handle. The methods
-// and the bare functions have events of their own, as an event whose handle is known is
-// one that others may record, and not the usual one any more.
+// events makes the events and records them: before that they have no handle.
 func (f *Fixture) events() (err error) {
 	for _, e := range []struct {
 		event  **cuda.Event
@@ -198,13 +200,16 @@ func (f *Fixture) Bare(do func(n int) error) func(n int) (time.Duration, error) 
 	}
 }
 
+// Context returns the context that the bare functions want to be current.
+func (f *Fixture) Context() driver.Context { return f.native.context }
+
 // Drain waits until the device has done what samples have enqueued, and leaves E as
 // each sample finds it.
 func (f *Fixture) Drain(ctx context.Context) error {
 	if err := f.E.Record(f.S); err != nil {
 		return err
 	}
-	for _, s := range []*cuda.Stream{f.S, f.Other, f.Dev.DefaultStream()} {
+	for _, s := range []*cuda.Stream{f.S, f.Other, f.bare[0], f.bare[1], f.Dev.DefaultStream()} {
 		if err := s.SynchronizeContext(ctx); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ type Types[M any] struct {
 	resolve  func(memory any) (M, driver.DevicePtr, error)
 
 	known atomic.Pointer[map[unsafe.Pointer]*argType] // by the first word of an any; replaced, not changed
-	mu    sync.Mutex                                  // of who replaces it
+	mu    sync.Mutex                                  // held to replace it
 }
 
 // NewTypes returns the Types for which a pointer is memory if isMemory says so of its

@@ -133,7 +133,7 @@ func captureError(r driver.Result) error {
 	case driver.ErrorStreamCaptureInvalidated:
 		return &Refusal{Code: r, Detail: "something that a capture forbids was done to its streams or events, not by this package: waiting for them, asking for them, or waiting for an event recorded outside"}
 	case driver.ErrorStreamCaptureUnjoined:
-		return &Refusal{Code: r, Detail: "a stream that joined the capture was not waited for: call WaitStream for it at the end"}
+		return &Refusal{Code: r, Detail: "call WaitStream for it before the captured function returns"}
 	}
 	return r
 }

@@ -50,8 +50,8 @@ type background struct {
 	freeing, recording, flushing sync.Mutex
 }
 
-// Tables are the driver's functions for a device, for those who need no context and those
-// who do. Each comes in relaxed capture mode too, in which a call cannot end a capture
+// Tables are the driver's functions for a device: those that need no current context and
+// those that do. Each comes in relaxed capture mode too, in which a call cannot end a capture
 // that another library runs in a stricter mode: whatever asks, makes, frees and destroys
 // goes through these.
 type Tables struct {

@@ -67,7 +67,7 @@ type Driver struct {
 	API   *driver.API
 	Quiet *driver.API // the same, in relaxed capture mode
 	Live  Live
-	// OnCleanupError is told of failures that no call can return.
+	// OnCleanupError is called with failures that no call can return.
 	OnCleanupError func(what string, err error)
 
 	places    places

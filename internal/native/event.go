@@ -1,11 +1,8 @@
 package native
 
 import (
-	"fmt"
-	"math"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/refs"
@@ -53,50 +50,6 @@ func (o *EventOptions) Check() error {
 	return nil
 }
 
-// Mark is a native event in the hands of one Event, recorded on one stream. Record records
-// it again only while it is the event's, on that stream, nobody on the host waits for it,
-// and no flag is set; otherwise the event takes another mark. So a wait on the host keeps to
-// the record that it found. A mark is never used again; its native event is, by others.
-type Mark struct {
-	n     *nativeEvent
-	event driver.Event
-	dev   *Device
-	on    *Stream // nil: not a stream's alone
-	// state counts the waits on the host, and has the flags below.
-	state atomic.Uint64
-	// first is the place of the last record, and last the number that its stream had come to
-	// when that was over: it is exact if no other call overlapped.
-	first, last atomic.Uint64
-	capture     *Capture // in which it was recorded
-	share       *share   // of what other processes, or other Events, have too
-}
-
-const (
-	// frozen: it is being replaced. Who replaces a mark freezes it before recording the new
-	// one; who has recorded the old one looks for the flag afterwards, and records again.
-	frozen = 1 << 32
-	// replaced: it is not the event's any more.
-	replaced = 1 << 33
-	// returned: its native event went back to the pool.
-	returned = 1 << 34
-	// shared: others may record it, who have its handle.
-	shared = 1 << 35
-	// inGraph: it was recorded in a capture.
-	inGraph = 1 << 36
-	// unrecorded: it was made to be shared, and not recorded here.
-	unrecorded = 1 << 37
-	// refused: it is frozen, and the driver has refused to record another one.
-	refused = 1 << 38
-	dead    = frozen | replaced
-)
-
-// closedMark is the mark of closed events.
-var closedMark = &Mark{}
-
-func init() { closedMark.state.Store(dead | returned) }
-
-func (m *Mark) flagged() bool { return m.state.Load()>>32 != 0 }
-
 var errEventClosed = closedError("the event")
 
 // Device returns the device of the native event, nil if there is none.
@@ -135,7 +88,7 @@ func (e *Event) Record(s *Stream) error {
 	if r != driver.Success || m.state.Load()&frozen != 0 {
 		return e.recordAgain(s, w, r)
 	}
-	m.stand(s, w)
+	m.setPlace(s, w)
 	s.leave()
 	return nil
 }
@@ -147,16 +100,6 @@ func (e *Event) recordAgain(s *Stream, w refs.Word, r driver.Result) error {
 		return r
 	}
 	return e.recordSlow(s, w)
-}
-
-// stand notes where a record stands that began with w. The caller is still in s.
-func (m *Mark) stand(s *Stream, w refs.Word) {
-	last := uint64(math.MaxUint64) // others overlap, and may be recording the same
-	if w.Alone() && s.gate.Quiet(1) {
-		last = s.gate.Number()
-	}
-	store(&m.first, uint64(s.placeOf(w.Number())))
-	store(&m.last, last)
 }
 
 // recordSlow records a new mark and makes it the event's. It leaves s.
@@ -202,7 +145,7 @@ func (e *Event) recordSlow(s *Stream, w refs.Word) error {
 			}
 			return r
 		}
-		m.stand(s, w)
+		m.setPlace(s, w)
 		if e.mark.CompareAndSwap(old, m) {
 			if old == nil {
 				s.Dev.Driver.Live.Events.Add(1)
@@ -296,49 +239,6 @@ func (e *Event) adopt(m *Mark) *Mark {
 	}
 	m.dev.Driver.Live.Events.Add(1)
 	return m
-}
-
-// acquire takes a reference to what other processes or Events have too; other native events
-// need none.
-func (m *Mark) acquire() bool { return m.share == nil || m.share.Acquire() }
-
-func (m *Mark) release() {
-	if m.share != nil && m.share.Release() {
-		m.dev.Driver.cleanupFailed("event", m.share.destroy())
-	}
-	runtime.KeepAlive(m.n)
-}
-
-// retire is called when m is not the event's any more: its native event goes back to the
-// pool, or will with the last wait for it. own is the stream that the caller is in, or nil.
-func (m *Mark) retire(own *Stream) {
-	if m.share == nil { // else others may have it
-		m.n.inUse.Store(false)
-	}
-	m.state.And(^uint64(refused))
-	m.state.Or(dead)
-	m.giveBack(own)
-}
-
-func (m *Mark) giveBack(own *Stream) {
-	if m.state.CompareAndSwap(dead, dead|returned) { // it has no waits and no other flag
-		m.dev.events.give(m, own)
-	}
-}
-
-// EndWait takes back a wait on the host.
-func (m *Mark) EndWait() {
-	if m.state.Add(^uint64(0)) == dead {
-		m.giveBack(nil)
-	}
-}
-
-func mismatch(event, stream *Device) error {
-	if event.Driver != stream.Driver {
-		return errTwoDrivers
-	}
-	return &Refusal{Err: ErrDeviceMismatch,
-		Detail: fmt.Sprintf("the event is of device %d, the stream of device %d; any stream may wait for it, but only its own device's may record it", event.Index, stream.Index)}
 }
 
 // Wait makes the work enqueued on s from now on wait for the event.
@@ -439,19 +339,6 @@ func (e *Event) waitIn(s *Stream, k *Capture) (m *Mark, done bool, err error) {
 	return m, true, failed(r)
 }
 
-// eventError is the driver's answer about an event. Of one that was recorded in a capture,
-// begun elsewhere, which has ended it says INVALID_VALUE; nothing else in these calls can be
-// invalid.
-func eventError(r driver.Result) error {
-	switch r {
-	case driver.Success:
-		return nil
-	case driver.ErrorInvalidValue:
-		return &Refusal{Err: ErrCaptured, Code: r, Detail: "record it outside the capture before it is used there"}
-	}
-	return r
-}
-
 // Query reports whether the work that the event marks is done.
 func (e *Event) Query() (bool, error) {
 	m := e.mark.Load()
@@ -483,109 +370,6 @@ func (e *Event) querySlow() (bool, error) {
 			return done, err
 		}
 	}
-}
-
-// inCapture refuses a question that would end the capture in which m was recorded.
-func (m *Mark) inCapture() error {
-	detail := "record it outside the capture before it is used there"
-	if !m.capture.over() {
-		detail = "the capture is going on"
-	}
-	return &Refusal{Err: ErrCaptured, Detail: detail}
-}
-
-// Poll asks once whether m is done. It is a [wait.Point].
-func (m *Mark) Poll() (done bool, err error) {
-	if !m.acquire() {
-		return true, errEventClosed
-	}
-	gone := m.share.orphaned() // asked first: what was done before its process died counts
-	r := m.dev.mustOpen().Quiet.EventQuery(m.event)
-	m.release()
-	switch {
-	case r == driver.Success:
-		return true, nil
-	case r != driver.ErrorNotReady:
-		return false, eventError(r)
-	case gone:
-		return false, errOrphaned
-	}
-	return false, nil
-}
-
-// Place says where m stands in its stream, for who waits on the host. While calls are under
-// way there, one of them may be recording m, having begun before the wait.
-func (m *Mark) Place() (queue any, first, last uint64) {
-	state := m.state.Load()
-	if m.on == nil || state&shared != 0 || state&replaced == 0 && !m.on.gate.Quiet(0) {
-		return nil, 0, 0
-	}
-	p := place(m.first.Load())
-	return m.on, p.number(), m.last.Load()
-}
-
-// ElapsedTime returns the time from e to end.
-func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
-	for {
-		from, to := e.mark.Load(), end.mark.Load()
-		if err := measurable(e, end, from, to); err != nil {
-			return 0, err
-		}
-		ms, r := from.dev.mustOpen().Quiet.EventElapsedTime(from.event, to.event)
-		if e.mark.Load() != from || end.mark.Load() != to {
-			continue
-		}
-		runtime.KeepAlive(from)
-		runtime.KeepAlive(to)
-		switch r {
-		case driver.Success:
-			return time.Duration(math.RoundToEven(float64(ms) * 1e6)), nil
-		case driver.ErrorInvalidHandle:
-			return 0, &Refusal{Err: ErrNotRecorded, Code: r, Detail: "an external event in a graph is recorded when the graph is launched"}
-		case driver.ErrorNotReady:
-			return 0, &Refusal{Err: ErrNotCompleted, Code: r, Detail: "synchronize with the end event first"}
-		}
-		return 0, eventError(r)
-	}
-}
-
-// measurable says which of two events breaks which rule. The rules are checked in this
-// order, each for both events.
-func measurable(e, end *Event, from, to *Mark) error {
-	both := [...]struct {
-		e    *Event
-		m    *Mark
-		name string
-	}{{e, from, "the start event"}, {end, to, "the end event"}}
-	for _, x := range both {
-		if x.m == closedMark {
-			return errEventClosed
-		}
-	}
-	for _, x := range both {
-		if !x.e.Options.Timing {
-			return &Refusal{Err: ErrNotTimed, Detail: x.name}
-		}
-		if err := x.e.Options.Check(); err != nil {
-			return err
-		}
-	}
-	for _, x := range both {
-		if x.m == nil || x.m.state.Load()&unrecorded != 0 {
-			return &Refusal{Err: ErrNotRecorded, Detail: x.name}
-		}
-	}
-	if from.dev != to.dev {
-		if from.dev.Driver != to.dev.Driver {
-			return errTwoDrivers
-		}
-		return &Refusal{Err: ErrDeviceMismatch,
-			Detail: fmt.Sprintf("start is of device %d, end of device %d, and their clocks differ", from.dev.Index, to.dev.Index)}
-	}
-	if (from.state.Load()|to.state.Load())&inGraph != 0 {
-		return &Refusal{Err: ErrCaptured, Detail: "to time a graph, take events with EventOptions.External"}
-	}
-	return nil
 }
 
 // Handle returns the native event, 0 if there is none. Others can record it from now on, so

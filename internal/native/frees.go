@@ -16,9 +16,15 @@ import (
 // nobody allocates.
 type frees struct {
 	mu     sync.Mutex
-	byHome map[*Stream]*list.List // of *pendingFree, the oldest first; nil for pinned memory
+	byHome map[*Stream]*homeFrees // nil: pinned memory
 	n      atomic.Int64
-	reaper reaper // of its own, as what others destroy may wait for the device
+}
+
+// homeFrees are those with one home. They have a reaper of their own: the driver blocks it
+// where the home's queue is full.
+type homeFrees struct {
+	list   list.List // of *pendingFree, the oldest first
+	reaper reaper
 }
 
 // pendingFree is one of them.
@@ -28,7 +34,8 @@ type pendingFree struct {
 	users   []*user // whose uses are not known to be done
 	done    bool
 	pending bool // another try is certain
-	at      *list.Element
+	home    *homeFrees
+	at      *list.Element // of the list there
 }
 
 // free gives memory back if it can be at once, and otherwise when it can.
@@ -38,14 +45,13 @@ func (q *frees) free(f *pendingFree) error {
 	}
 	q.mu.Lock()
 	if q.byHome == nil {
-		q.byHome = map[*Stream]*list.List{}
+		q.byHome = map[*Stream]*homeFrees{}
 	}
-	l := q.byHome[f.m.home]
-	if l == nil {
-		l = list.New()
-		q.byHome[f.m.home] = l
+	if f.home = q.byHome[f.m.home]; f.home == nil {
+		f.home = new(homeFrees)
+		q.byHome[f.m.home] = f.home
 	}
-	f.at = l.PushBack(f)
+	f.at = f.home.list.PushBack(f)
 	q.n.Add(1)
 	q.mu.Unlock()
 	f.retry()
@@ -58,10 +64,9 @@ func (q *frees) remove(f *pendingFree) {
 	if f.at == nil {
 		return // it was done at once
 	}
-	l := q.byHome[f.m.home]
-	l.Remove(f.at)
+	f.home.list.Remove(f.at)
 	q.n.Add(-1)
-	if l.Len() == 0 {
+	if f.home.list.Len() == 0 {
 		delete(q.byHome, f.m.home)
 	}
 }
@@ -70,8 +75,8 @@ func (q *frees) remove(f *pendingFree) {
 func (q *frees) retains(at uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range q.byHome {
-		for e := l.Front(); e != nil; e = e.Next() {
+	for _, h := range q.byHome {
+		for e := h.list.Front(); e != nil; e = e.Next() {
 			if m := e.Value.(*pendingFree).m; uint64(m.Addr) == at || m.host != nil && uint64(uintptr(m.host)) == at {
 				return true
 			}
@@ -84,8 +89,8 @@ func (q *frees) retains(at uint64) bool {
 func (q *frees) some(home *Stream, n int) (some []*pendingFree) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.byHome[home]; l != nil {
-		for e := l.Front(); e != nil && len(some) < n; e = e.Next() {
+	if h := q.byHome[home]; h != nil {
+		for e := h.list.Front(); e != nil && len(some) < n; e = e.Next() {
 			some = append(some, e.Value.(*pendingFree))
 		}
 	}
@@ -173,7 +178,7 @@ func (f *pendingFree) retry() {
 		f.mu.Unlock()
 		f.retry()
 	}
-	reaper := &f.m.Dev.frees.reaper
+	reaper := &f.home.reaper
 	later := func() { time.AfterFunc(retryAfter, func() { reaper.add(again) }) }
 	for _, u := range f.users {
 		if m := u.mark; m != nil {
@@ -290,72 +295,4 @@ func (f *pendingFree) wait() error {
 		return err
 	}
 	return lost
-}
-
-// enterHeld counts a call on a stream that the caller holds, be it closed; false if it is
-// being captured. The caller is in no call.
-func (s *Stream) enterHeld() bool {
-	for {
-		w := s.gate.Enter()
-		switch {
-		case w.Diverted():
-			s.leave()
-			return false
-		case w.Halted():
-			s.leave()
-			s.gate.Wait()
-		case w.Full():
-			s.leave()
-			s.renumber()
-		case s.isCaptured():
-			s.leave()
-			return false
-		default:
-			return true
-		}
-	}
-}
-
-// tryEnterHeld is enterHeld for a caller that may be in a call: it waits for nobody.
-func (s *Stream) tryEnterHeld() bool {
-	if w := s.gate.Enter(); w.Diverted() || w.Halted() || w.Full() || s.isCaptured() {
-		s.leave()
-		return false
-	}
-	return true
-}
-
-// reaper destroys and frees in the background, one thing after the other: the driver may
-// block the caller until the device is idle, with a thread each. Its goroutine runs only
-// while there is something to do.
-type reaper struct {
-	mu   sync.Mutex
-	todo []func()
-	busy bool
-}
-
-// add has f called soon.
-func (r *reaper) add(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.todo = append(r.todo, f)
-	if !r.busy {
-		r.busy = true
-		go r.run()
-	}
-}
-
-func (r *reaper) run() {
-	for {
-		r.mu.Lock()
-		todo := r.todo
-		r.todo, r.busy = nil, len(todo) > 0
-		r.mu.Unlock()
-		if len(todo) == 0 {
-			return
-		}
-		for _, f := range todo {
-			f()
-		}
-	}
 }

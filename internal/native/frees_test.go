@@ -1,6 +1,8 @@
 package native_test
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,4 +106,42 @@ func TestClosedStreamsCountTheirLastUse(t *testing.T) {
 	require.NoError(t, d.Synchronize())
 	testgpu.RequireAll(t, 1, out.Slice())
 	require.NoError(t, again.Close())
+}
+
+// A stream whose queue is full blocks the driver's call that frees memory in its order. That
+// delays no frees of other streams.
+func TestFreesOfOneHomeDoNotDelayAnothers(t *testing.T) {
+	for blocked := range 2 { // whichever is tried first
+		t.Run(fmt.Sprint(blocked), func(t *testing.T) {
+			var full atomic.Uint64
+			var freed atomic.Int32
+			room := make(chan struct{})
+			_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+				bare := api.MemFreeAsync
+				api.MemFreeAsync = func(p driver.DevicePtr, s driver.Stream) driver.Result {
+					if uint64(s) == full.Load() {
+						<-room
+					}
+					defer freed.Add(1)
+					return bare(p, s)
+				}
+			})
+			user := testgpu.NewStream(t, b.Device(), nil)
+			release := testgpu.Hold(t, user)
+			testgpu.ReleaseAtEnd(t, func() { close(room) })
+			for i := range 2 {
+				home := testgpu.NewStream(t, b.Device(), nil)
+				m, err := cuda.AllocAsync[uint32](home, 4)
+				require.NoError(t, err)
+				require.NoError(t, user.WaitStream(home))
+				require.NoError(t, cuda.Fill(user, m, 1))
+				require.NoError(t, m.Close())
+				if i == blocked {
+					full.Store(uint64(home.Handle()))
+				}
+			}
+			release()
+			testgpu.WaitUntil(t, func() bool { return freed.Load() == 1 })
+		})
+	}
 }

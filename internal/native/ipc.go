@@ -1,17 +1,13 @@
 package native
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"weak"
 
 	"github.com/purecuda/cuda/driver"
-	"github.com/purecuda/cuda/internal/proc"
 	"github.com/purecuda/cuda/internal/refs"
 )
 
@@ -23,15 +19,6 @@ type sharing struct {
 	events    map[[64]byte]*ownEvent  // given out
 	imported  map[importKey]*imported // opened
 	exporters map[driver.Process]*exporter
-}
-
-// ownEvent is an event of this process that others have a handle of. It does not keep it:
-// who has forgotten the event has given it up.
-type ownEvent struct {
-	handle [64]byte
-	n      weak.Pointer[nativeEvent]
-	dev    *Device
-	users  int // Events that are not closed
 }
 
 // importKey is a handle, and whose it is; that is zero if it is not known. The handles of a
@@ -73,8 +60,8 @@ type Origin struct {
 
 func (o Origin) known() bool { return o.Process != driver.Process{} }
 
-// OpenedEvent opens what a handle stands for, on d, as e, which is new. With an exporter it
-// is watched. closed, unless nil, is called when e has let go of it.
+// OpenEvent opens what a handle stands for, on d, as e, which is new. With an exporter it
+// is watched. closed, unless nil, is called when e has released it.
 func (d *Device) OpenEvent(e *Event, handle driver.IPCEventHandle, from Origin, closed func()) error {
 	x := &d.Driver.sharing
 	s := &share{driver: d.Driver, closed: closed}
@@ -131,15 +118,6 @@ func (x *sharing) openEvent(d *Device, handle [64]byte, from Origin, s *share) (
 	}
 	s.imported = o
 	return &nativeEvent{event: driver.Event(o.native), inUse: new(atomic.Bool)}, nil
-}
-
-// ownEvent returns the event of this process that a handle stands for; nil if there is none,
-// or everybody has forgotten it. The caller holds mu.
-func (x *sharing) ownEvent(handle [64]byte) (*ownEvent, *nativeEvent) {
-	if o := x.events[handle]; o != nil {
-		return o, o.n.Value()
-	}
-	return nil, nil
 }
 
 func otherDevice(own, d *Device) error {
@@ -272,122 +250,12 @@ func (x *sharing) leave(o *imported) driver.Result {
 	})
 }
 
-func (x *sharing) leaveEvent(o *ownEvent) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.endUse(o)
-}
-
-// endUse is called with mu held. The driver may have given a later event the same handle.
-func (x *sharing) endUse(o *ownEvent) {
-	if o.users--; o.users == 0 && x.events[o.handle] == o {
-		delete(x.events, o.handle)
-	}
-}
-
-// takeBack is called before m is freed: the driver may give other memory the same handle.
-func (x *sharing) takeBack(m *Memory) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if h := m.given.Load(); h != nil && x.memory[*h] == m {
-		delete(x.memory, *h)
-	}
-}
-
-// IPCHandle returns the handle by which other processes can open the event, which is made on
-// d if there is none.
-func (e *Event) IPCHandle(d *Device) (driver.IPCEventHandle, error) {
-	m := e.mark.Load()
-	if m == nil {
-		var err error
-		if m, err = e.create(d); err != nil {
-			return driver.IPCEventHandle{}, err
-		}
-	}
-	switch {
-	case m == closedMark:
-		return driver.IPCEventHandle{}, errEventClosed
-	case m.share != nil:
-		return m.share.handle(), nil
-	}
-	h, r := m.dev.mustOpen().QuietBound.IPCGetEventHandle(m.event)
-	if r != driver.Success {
-		return h, r
-	}
-	x := &m.dev.Driver.sharing
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if _, n := x.ownEvent(h); n != m.n {
-		if x.events == nil {
-			x.events = map[[64]byte]*ownEvent{}
-		}
-		o := &ownEvent{handle: h, n: weak.Make(m.n), dev: m.dev, users: 1}
-		x.events[h] = o
-		runtime.AddCleanup(m.n, x.collected, o)
-		if e.mark.Load() != m { // it was closed before there was anything to withdraw
-			x.endUse(o)
-			return driver.IPCEventHandle{}, errEventClosed
-		}
-	}
-	return h, nil
-}
-
-// withdraw is called when the Event that was the first to have n is closed.
-func (x *sharing) withdraw(n *nativeEvent) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, o := range x.events {
-		if o.n == weak.Make(n) {
-			x.endUse(o)
-			return
-		}
-	}
-}
-
-// collected is called when nobody can reach the event of o any more.
-func (x *sharing) collected(o *ownEvent) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.events[o.handle] == o {
-		delete(x.events, o.handle)
-	}
-}
-
 // handle returns the handle by which other processes can open what s shares.
 func (s *share) handle() [64]byte {
 	if s.ownEvent != nil {
 		return s.ownEvent.handle
 	}
 	return s.imported.handle
-}
-
-// IPCHandle returns the handle by which other processes can open m.
-func (m *Memory) IPCHandle() (driver.IPCMemHandle, error) {
-	if !m.Acquire() {
-		return driver.IPCMemHandle{}, closedError(m.String())
-	}
-	defer m.leave()
-	switch {
-	case m.share != nil && m.share.ownMemory != nil:
-		return *m.share.ownMemory.given.Load(), nil
-	case m.share != nil:
-		return m.share.handle(), nil
-	case m.kind != plainMemory:
-		return driver.IPCMemHandle{}, &Refusal{Err: ErrNoInterprocess, Detail: "memory of AllocAsync is the pool's, which gives no handles out; share memory of Alloc"}
-	}
-	h, r := m.Dev.mustOpen().QuietBound.IPCGetMemHandle(m.Addr)
-	if r != driver.Success {
-		return h, &Refusal{Code: r, Detail: fmt.Sprintf("device %d may be of a kind whose memory cannot be shared", m.Dev.Index)}
-	}
-	x := &m.Dev.Driver.sharing
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.memory == nil {
-		x.memory = map[[64]byte]*Memory{}
-	}
-	x.memory[h] = m
-	m.given.Store((*[64]byte)(&h))
-	return h, nil
 }
 
 // Exporter returns the process that exported what m is, and false for this process's own.
@@ -433,85 +301,3 @@ func (d *Driver) DeviceByUUID(id driver.UUID) (*Device, error) {
 	slices.Sort(visible)
 	return nil, &Refusal{Err: ErrNoDevice, Detail: fmt.Sprintf("it is on device %v, which this process does not see; it sees %v (CUDA_VISIBLE_DEVICES, or the container, hides others)", id, visible)}
 }
-
-// Processes returns what knows about the processes that share the devices.
-func (d *Driver) Processes() *driver.Processes {
-	if p := d.API.Processes; p != nil {
-		return p
-	}
-	return proc.Processes
-}
-
-// ProcessError says what an error of Processes means.
-func ProcessError(err error) error {
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return &Refusal{Err: ErrPeerGone, Detail: err.Error()}
-}
-
-// exporter is another process whose events are open here. It is watched.
-type exporter struct {
-	process driver.Process
-	dying   atomic.Bool
-	watch   sync.Once // by the first user
-	stop    func()    // nil if that failed, by err
-	err     error
-	users   int // guarded by the mutex of sharing
-}
-
-// watchExporter begins to watch p, or joins those who do.
-func (d *Driver) watchExporter(p driver.Process) (*exporter, error) {
-	x := &d.sharing
-	x.mu.Lock()
-	e := x.exporters[p]
-	if e == nil {
-		e = &exporter{process: p}
-		if x.exporters == nil {
-			x.exporters = map[driver.Process]*exporter{}
-		}
-		x.exporters[p] = e
-	}
-	e.users++
-	x.mu.Unlock()
-	e.watch.Do(func() { e.stop, e.err = d.Processes().Watch(p, func() { e.die(d) }, func() {}) })
-	if e.err != nil {
-		e.release(d)
-		return nil, ProcessError(e.err)
-	}
-	return e, nil
-}
-
-// die is called when the process begins to end.
-func (e *exporter) die(d *Driver) {
-	e.dying.Store(true)
-	for _, v := range d.devices {
-		v.Poller.Wake()
-	}
-}
-
-// release ends one use of e, which may be nil.
-func (e *exporter) release(d *Driver) {
-	if e == nil {
-		return
-	}
-	x := &d.sharing
-	x.mu.Lock()
-	e.users--
-	last := e.users == 0
-	if last {
-		delete(x.exporters, e.process)
-	}
-	x.mu.Unlock()
-	if last && e.stop != nil {
-		e.stop()
-	}
-}
-
-// orphaned reports whether s is an event of a process that is gone, so that it may never be
-// done.
-func (s *share) orphaned() bool {
-	return s != nil && s.exporter != nil && s.exporter.dying.Load()
-}
-
-var errOrphaned = &Refusal{Err: ErrPeerGone, Detail: "the process that exported the event died before the event was done"}

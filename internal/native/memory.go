@@ -42,7 +42,7 @@ const (
 	plainMemory                        // cuMemFree, which waits for the device
 	pinnedMemory                       // cuMemFreeHost
 	registeredMemory                   // cuMemHostUnregister
-	importedMemory                     // with the last who has it
+	importedMemory                     // with the last import of it
 	unpooledMemory                     // cuMemFree, in the background: the device has no pools
 	hostFuncMemory                     // a function that a graph calls: onFree
 )
@@ -355,8 +355,10 @@ func (m *Memory) giveBack() error {
 		r = m.share.destroy()
 	}
 	m.live().Add(-1)
-	if f := m.onFree.Swap(&freed); f != nil {
-		(*f)()
+	if m.kind != poolMemory {
+		if f := m.onFree.Swap(&freed); f != nil {
+			(*f)()
+		}
 	}
 	return failed(ignoreExit(r))
 }
@@ -364,7 +366,8 @@ func (m *Memory) giveBack() error {
 // freed stands for the function of AfterFree once the memory is free.
 var freed = func() {}
 
-// AfterFree has f called when the memory was given back, at once if it was.
+// AfterFree has f called when the memory, which is not of a pool, was given back, at once if
+// it was.
 func (m *Memory) AfterFree(f func()) {
 	for {
 		old := m.onFree.Load()

@@ -4,5 +4,5 @@ package native
 
 import "sync/atomic"
 
-// store writes a word for those who load it later.
+// store writes a word that other goroutines load.
 func store(p *atomic.Uint64, v uint64) { p.Store(v) }

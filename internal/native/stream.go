@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/purecuda/cuda/driver"
@@ -43,7 +42,7 @@ type order struct {
 	joined joins
 }
 
-// streamKind says where a stream comes from, and so who destroys it and what it waits for.
+// streamKind says where a stream comes from, and so whether the library destroys it and what it waits for.
 type streamKind uint8
 
 const (
@@ -142,18 +141,11 @@ func (s *Stream) String() string {
 	return fmt.Sprintf("cuda.Stream(device %d, %#x)", s.Dev.Index, uintptr(s.Native))
 }
 
-// place says where s stands now.
+// place returns the place that s has come to.
 func (s *Stream) place() place { return s.placeOf(s.gate.Number()) }
 
 // placeOf returns the place of a record with a number.
 func (s *Stream) placeOf(number uint64) place { return place(s.origin.Load() | number) }
-
-// leave ends a call.
-func (s *Stream) leave() {
-	if s.gate.Leave() {
-		s.release()
-	}
-}
 
 // hold keeps the native stream after Close, until release. The caller is in a call, or
 // holds it already.
@@ -197,100 +189,9 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// enter counts a call on s: the slow way in, which waits for halts to end and, in a capture,
-// for its turn. On an error the caller is not in s; else it calls exit.
-func (s *Stream) enter() (*Capture, error) {
-	_, k, err := s.admit(s.gate.Enter(), false)
-	return k, err
-}
-
-// admit goes on for a call that has entered and found the state w. It returns the state
-// without a flag, or the capture that the call is part of.
-func (s *Stream) admit(w refs.Word, record bool) (refs.Word, *Capture, error) {
-	for !w.Clear() {
-		switch {
-		case w.Closed():
-			s.leave()
-			return w, nil, closedError(s.describe())
-		case w.Halted():
-			s.leave()
-			s.gate.Wait()
-		case w.Full():
-			s.leave()
-			s.renumber()
-		case s.work == nil:
-			s.leave()
-			if err := s.open(); err != nil {
-				return w, nil, err
-			}
-		default:
-			if k := s.capture.Load(); k != nil && k.lock() {
-				return w, k, nil
-			}
-			s.leave()
-			if s.kind == kindDefault && s.Dev.captures.blocking.Load() > 0 {
-				return w, nil, &Refusal{Err: ErrCapturing, Detail: "a stream that synchronises with " + s.String() + " is being captured"}
-			}
-		}
-		if record {
-			w = s.gate.EnterRecord()
-		} else {
-			w = s.gate.Enter()
-		}
-	}
-	return w, nil, nil
-}
-
-// exit ends a call that enter has let in.
-func (s *Stream) exit(k *Capture) {
-	if k != nil {
-		k.mu.Unlock()
-	}
-	s.leave()
-}
-
 // describe names s in errors.
 func (s *Stream) describe() string {
 	return fmt.Sprintf("the stream at %#x of device %d", uintptr(s.Native), s.Dev.Index)
-}
-
-// open completes the default stream of a device that nobody has opened yet.
-func (s *Stream) open() error {
-	if s.Dev.defaultOpen.Load() {
-		return nil
-	}
-	t, err := s.Dev.Open()
-	if err != nil {
-		return err
-	}
-	s.gate.Halt()
-	defer s.gate.Resume()
-	s.Dev.captures.begin.Lock()
-	defer s.Dev.captures.begin.Unlock()
-	if s.work == nil {
-		s.quiet, s.work = t.QuietBound, t.Bound
-		s.Dev.defaultOpen.Store(true)
-		if s.Dev.captures.blocking.Load() == 0 {
-			s.gate.Restore()
-		}
-	}
-	return nil
-}
-
-// renumber gives s another serial, when its numbers are used up, after 2^39 records.
-func (s *Stream) renumber() {
-	s.gate.Halt()
-	if s.gate.Renumber() && s.origin.Load() != 0 {
-		s.origin.Store(uint64(s.Dev.Driver.places.renew()))
-	}
-	s.resume()
-}
-
-// resume ends a halt.
-func (s *Stream) resume() {
-	if s.gate.Resume() {
-		s.release()
-	}
 }
 
 // Query reports whether all work on s is done.
@@ -331,7 +232,7 @@ func (s *Stream) capturing() error {
 	return &Refusal{Err: ErrCapturing, Detail: s.String() + ": do it before the capture or after it"}
 }
 
-// Handle returns the native stream for others, who may capture it: what s waits for then is
+// Handle returns the native stream for others. They may capture it: what s waits for then is
 // part of a graph, and what waits for s too. So from now on its records are no places, and
 // closed memory is given back by asking whether its uses are done.
 func (s *Stream) Handle() driver.Stream {
@@ -394,118 +295,4 @@ func (s *Stream) Ask(f func(api *driver.API, native driver.Stream) driver.Result
 	}
 	defer s.exit(k)
 	return failed(f(s.quiet, s.Native))
-}
-
-// WaitStream makes the work enqueued on s from now on wait for what other was given. The
-// event is other's own. Several goroutines may do it at once: all records of it are on the
-// same stream, so a wait that finds a later one waits for what it would have waited for a
-// moment later. Once the wait is enqueued the event may be recorded again.
-func (s *Stream) WaitStream(other *Stream) error {
-	w, v := s.gate.Enter(), other.gate.EnterRecord()
-	e := other.spare.Load()
-	if !(w | v).Clear() || e == nil || s.Dev != other.Dev || s.Native == other.Native {
-		s.leave()
-		other.leave()
-		return s.waitStreamSlow(other)
-	}
-	api := s.work
-	if other.Native == 0 {
-		api = other.work
-	}
-	var r driver.Result
-	if api.Fused != nil {
-		r = api.Fused.RecordWait(e.event, other.Native, s.Native)
-	} else if r = other.work.EventRecord(e.event, other.Native); r == driver.Success {
-		r = s.work.StreamWaitEvent(s.Native, e.event, 0)
-	}
-	if r == driver.Success {
-		s.joined.note(other.placeOf(v.Number()))
-	}
-	other.leave()
-	s.leave()
-	runtime.KeepAlive(e)
-	if r != driver.Success {
-		return r
-	}
-	return nil
-}
-
-// waitStreamSlow is WaitStream for its first call, for streams of two devices, and where a
-// stream is closed, halted or being captured.
-func (s *Stream) waitStreamSlow(other *Stream) error {
-	if s.Dev.Driver != other.Dev.Driver {
-		return errTwoDrivers
-	}
-	if s.Same(other) {
-		k, err := s.enter()
-		if err == nil {
-			s.exit(k)
-		}
-		return err
-	}
-	for _, t := range [...]*Stream{s, other} { // one after the other: see refs.Gate.Halt
-		k, err := t.enter()
-		if err != nil {
-			return err
-		}
-		if k == nil && t.spare.Load() == nil {
-			err = t.makeSpare()
-		}
-		t.exit(k)
-		if err != nil {
-			return err
-		}
-	}
-	w, v := s.gate.Enter(), other.gate.EnterRecord()
-	if !(w | v).Clear() {
-		s.leave()
-		other.leave()
-		if w.Diverted() || v.Diverted() {
-			return s.waitCaptured(other)
-		}
-		return s.waitStreamSlow(other)
-	}
-	defer s.leave()
-	defer other.leave()
-	e := other.spare.Load()
-	if e == nil { // it was being captured until now
-		if err := other.makeSpare(); err != nil {
-			return err
-		}
-		e = other.spare.Load()
-	}
-	r := other.work.EventRecord(e.event, other.Native)
-	if r == driver.Success {
-		r = s.work.StreamWaitEvent(s.Native, e.event, 0)
-	}
-	if r == driver.Success {
-		s.joined.note(other.placeOf(v.Number()))
-	}
-	runtime.KeepAlive(e)
-	return failed(r)
-}
-
-// waitCaptured is WaitStream where a stream is part of a capture: by an event of its own.
-func (s *Stream) waitCaptured(other *Stream) error {
-	if k := s.capture.Load(); k != nil && other.capture.Load() != k {
-		return s.outside(other.String() + " is")
-	}
-	var e Event
-	if err := e.Record(other); err != nil {
-		return err
-	}
-	defer e.Close()
-	return e.Wait(s)
-}
-
-// makeSpare makes the event that others wait for. It goes back when s is destroyed.
-func (s *Stream) makeSpare() error {
-	e, err := s.Dev.events.take(s.Dev, s, driver.EventDisableTiming, nil)
-	if err != nil {
-		return err
-	}
-	if !s.spare.CompareAndSwap(nil, e) {
-		s.Dev.events.put(e)
-	}
-	return nil
 }

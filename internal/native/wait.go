@@ -111,7 +111,7 @@ func (e *Event) BeginWait() (Pending, error) {
 	}
 }
 
-// markHere records a mark of nobody's where s stands, with one wait. The caller is in s,
+// markHere records a mark on s that belongs to no Event, with one wait. The caller is in s,
 // without having counted the record.
 func (s *Stream) markHere() (*Mark, error) {
 	n, err := s.Dev.events.take(s.Dev, s, driver.EventDisableTiming, nil)

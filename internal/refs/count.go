@@ -13,7 +13,8 @@ import "sync/atomic"
 // Count counts the references to an object. The zero value is open and has none. All
 // methods may be called from any goroutine.
 //
-// Whoever is told that it was the last destroys the object. Exactly one caller is.
+// The caller to which a method reports that it was the last destroys the object. There is
+// exactly one.
 type Count struct{ word atomic.Uint64 } // bit 63: closed; the rest: references
 
 const closed = 1 << 63

@@ -16,8 +16,8 @@ import (
 //	bits 0 to 19  calls under way
 //
 // A call that finds a flag leaves again, or does what the flag asks for. The goroutine
-// that is told that the gate is drained destroys the stream: that is, once, when it is
-// closed, not diverted, and no call is under way.
+// to which a method reports that the gate is drained destroys the stream: that is, once,
+// when it is closed, not diverted, and no call is under way.
 type Gate struct{ word atomic.Uint64 }
 
 // Word is the state of a gate when a call entered it.
@@ -100,24 +100,13 @@ func (w Word) Number() uint64 { return uint64(w) >> numberShift & numbers }
 // Halt returns when no call is under way, and none begins until Resume; others that halt
 // wait for that too. Nobody halts a gate, or waits for a halt to end, while in a call on
 // any gate: two could wait for each other.
-func (g *Gate) Halt() { g.TryHalt(-1) }
-
-// TryHalt is Halt, but gives up after looking so many times; then there is nothing to
-// resume. drained: the caller destroys the stream.
-func (g *Gate) TryHalt(looks int) (ok, drained bool) {
-	var b backoff
-	for g.word.Or(halted)&halted != 0 {
-		if b.n == looks {
-			return false, false
-		}
+func (g *Gate) Halt() {
+	for b := (backoff{}); g.word.Or(halted)&halted != 0; {
 		b.wait()
 	}
-	for b = (backoff{}); g.word.Load()&calls != 0; b.wait() {
-		if b.n == looks {
-			return false, g.Resume()
-		}
+	for b := (backoff{}); g.word.Load()&calls != 0; {
+		b.wait()
 	}
-	return true, false
 }
 
 // Resume ends a halt. drained: the caller destroys the stream.

@@ -36,11 +36,11 @@ func (s *stage) play() {
 	}
 }
 
-// storm is a wait that says which stages must have come how far when it ends.
-type storm func(ctx context.Context, at *stage, i int) (over func() bool, err error)
+// stormWait is a wait that says which stages must have come how far when it ends.
+type stormWait func(ctx context.Context, at *stage, i int) (over func() bool, err error)
 
-// storms are the kinds of waits. Event i of a stage is done after release i.
-func storms(stages []*stage) []storm {
+// stormWaits are the kinds of waits. Event i of a stage is done after release i.
+func stormWaits(stages []*stage) []stormWait {
 	past := func(s *stage, i int) bool { return int(s.released.Load()) > i }
 	other := func() (*stage, int) {
 		s := stages[rand.IntN(len(stages))]
@@ -57,7 +57,7 @@ func storms(stages []*stage) []storm {
 	event := func(ctx context.Context, s *stage, i int) (func() bool, error) {
 		return func() bool { return past(s, i) }, s.events[i].SynchronizeContext(ctx)
 	}
-	return []storm{
+	return []stormWait{
 		event,
 		event,
 		event,
@@ -109,7 +109,7 @@ func TestCancelStorm(t *testing.T) {
 			stages[i].events = append(stages[i].events, testgpu.NewEvent(t, nil))
 		}
 	}
-	kinds := storms(stages)
+	kinds := stormWaits(stages)
 	goroutines, began, most := runtime.NumGoroutine(), testgpu.Threads(), 0
 	handles := b.Driver.Stats()
 	handles.Events += streams * events
@@ -131,7 +131,7 @@ func TestCancelStorm(t *testing.T) {
 	require.LessOrEqual(t, s.Parked, s.Woken+s.Cancelled+pairs+uint64(rounds*crowd/len(kinds)))
 }
 
-func stormRound(t *testing.T, gpu *cudatest.GPU, stages []*stage, kinds []storm, n int) {
+func stormRound(t *testing.T, gpu *cudatest.GPU, stages []*stage, kinds []stormWait, n int) {
 	var wg sync.WaitGroup
 	for _, s := range stages {
 		s.releases, s.released = nil, atomic.Int32{}

@@ -19,7 +19,7 @@ func (o *Owner) Ended() bool { return o != nil && o.ended.Load() }
 // testing/synctest can be ended only in the bubble.
 func (o *Owner) End(p *Poller) {
 	o.ended.Store(true)
-	if !o.parked.Load() { // who parks later finds that it has ended
+	if !o.parked.Load() { // a waiter that parks later finds that it has ended
 		return
 	}
 	for i := range p.loops {

@@ -1,6 +1,6 @@
 package wait
 
-// queue holds the entries that stand in one queue, in the order of their last; or, if its
+// queue holds the entries of one queue, in the order of their last; or, if its
 // key is nil, one entry whose place is not known.
 type queue struct {
 	key   any
@@ -28,7 +28,7 @@ const (
 // question is a poll of an entry.
 type question struct {
 	entry *entry
-	queue *queue // in which the entry stood
+	queue *queue // of the entry at that time
 	leads bool   // the answer says how to go on with the queue
 	over  bool
 	err   error

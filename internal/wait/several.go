@@ -163,7 +163,7 @@ func (s *several) begin() {
 	}
 }
 
-// pollLast polls once more for who has no time left. It does not ask about what is parked
+// pollLast polls once more for a call whose context has ended. It does not ask about what is parked
 // while the poller asks: there may be no answer for long. In a bubble there is one at once.
 func (s *several) pollLast(ps []Pending, waiters []waiter) (index int, err error) {
 	for i := s.done; i < len(ps); i++ {

@@ -61,11 +61,11 @@ func (p *Poller) Notify(pt Point, o *Owner, f func(error)) {
 const (
 	fastPolls = 3
 
-	// Work is often short, and nobody notices its end as early as who polls in a loop.
+	// Work is often short, and polling in a loop notices its end first.
 	patience     = 300 * time.Microsecond
 	pollsPerLook = 8 // at the clock
 
-	// Who polls holds a thread for as long as the device's driver takes, which does one
+	// A goroutine that polls holds a thread for as long as the device's driver takes, which does one
 	// thing at a time anyway. So of a crowd that comes at once only some poll.
 	maxPolling = 8
 	// Some of those may poll in a loop, but half of the processors are left to others.
@@ -86,7 +86,7 @@ func (c *crowd) enter(most int) bool {
 	return false
 }
 
-// enterSoon is enter for who has no other chance. It does not wait for long.
+// enterSoon is enter for a caller that cannot park instead. It does not wait for long.
 func (c *crowd) enterSoon(most int) bool {
 	for range 100 {
 		if c.enter(most) {
