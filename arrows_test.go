@@ -21,6 +21,9 @@ import (
 const (
 	module = "github.com/purecuda/cuda"
 	purego = "github.com/ebitengine/purego"
+
+	// testsOnly is for tests alone, and imports what it likes.
+	testsOnly = module + "/internal/testgpu"
 )
 
 // A pkg is what the go command says of one package.
@@ -94,6 +97,10 @@ var arrows = map[string][]string{
 	"examples/torch-ipc":     {"", "driver", "ipc"},
 	"internal/gen":           {},
 	"internal/ccall/testlib": {},
+
+	// Tests alone.
+	"internal/rules":  {},
+	"internal/stress": {},
 }
 
 // TestArrows checks that no package imports what it may not.
@@ -113,7 +120,24 @@ func testArrows(t *testing.T, pkgs map[string]pkg) {
 		require.Contains(t, pkgs, path.Join(module, name))
 	}
 	require.NotContains(t, pkgs[module+"/cudatest"].Imports, "testing", "programs that simulate a GPU need no package testing")
-	for from, p := range pkgs {
+	needed := map[string]bool{} // by anything but tests
+	var need func(importPath string)
+	need = func(importPath string) {
+		if !needed[importPath] {
+			needed[importPath] = true
+			for _, imported := range pkgs[importPath].Imports {
+				need(imported)
+			}
+		}
+	}
+	for importPath := range pkgs {
+		if within(importPath, module) && importPath != testsOnly {
+			need(importPath)
+		}
+	}
+	require.NotContains(t, needed, testsOnly, "only tests may import it")
+	for from := range needed {
+		p := pkgs[from]
 		switch {
 		case p.Standard || within(from, purego):
 			continue

@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/bench"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // hot is what the calls of the hot path work on.
@@ -32,11 +34,11 @@ func newHot(t testing.TB, drv *cuda.Driver) *hot {
 	f, err := bench.NewFixture(d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	h := &hot{Fixture: f, buf: alloc[uint32](t, d, 1), host: allocHost[uint32](t, d, 1), pooled: allocAsync[uint32](t, f.S, 1),
-		bare: newStream(t, d, nil), bareEnd: newEvent(t, timed())}
+	h := &hot{Fixture: f, buf: testgpu.Alloc[uint32](t, d, 1), host: testgpu.AllocHost[uint32](t, d, 1), pooled: testgpu.AllocAsync[uint32](t, f.S, 1),
+		bare: testgpu.NewStream(t, d, nil), bareEnd: testgpu.NewEvent(t, testgpu.Timed())}
 	require.NoError(t, h.bareEnd.Record(h.bare))
 	require.NoError(t, h.Other.WaitStream(h.S))
-	h.fill = kernel(t, ours(t, d), "purecuda_fill")
+	h.fill = testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_fill")
 	h.prepared, err = h.fill.Prepare(h.buf, uint64(1), uint32(1))
 	require.NoError(t, err)
 	h.drain(t)
@@ -61,7 +63,7 @@ func (h *hot) rows() []*bench.Row {
 		}, nil),
 		extra("copy-2d", func() error { return cuda.Copy2D(h.S, h.buf, 1, h.host, 1, 1, 1) }, nil),
 		extra("fill", func() error { return cuda.Fill(h.S, h.buf, 1) }, nil),
-		extra("launch-3-arguments", func() error { return h.prepared.Launch(h.S, one) }, func() driver.Result {
+		extra("launch-3-arguments", func() error { return h.prepared.Launch(h.S, testgpu.OneThread) }, func() driver.Result {
 			return api.LaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, s, params, nil)
 		}),
 	)
@@ -110,7 +112,7 @@ func BenchmarkSimulated(b *testing.B) {
 	benchmark(b, drv)
 }
 
-func BenchmarkReal(b *testing.B) { benchmark(b, realDriver(b)) }
+func BenchmarkReal(b *testing.B) { benchmark(b, testgpu.RealDriver(b)) }
 
 func benchmark(b *testing.B, drv *cuda.Driver) {
 	h := newHot(b, drv)
@@ -144,7 +146,7 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 	b.Run("Launch", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := h.fill.Launch(h.S, one, h.buf, uint64(1), uint32(1)); err != nil {
+			if err := h.fill.Launch(h.S, testgpu.OneThread, h.buf, uint64(1), uint32(1)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -189,4 +191,57 @@ func benchmark(b *testing.B, drv *cuda.Driver) {
 			}
 		}
 	})
+}
+
+// BenchmarkRealFreeBesideWork shows what freeing memory costs while the device
+// works: how long Close takes, and a Record on another stream meanwhile. A kernel
+// of 60 ms runs on one stream. The times per operation mean nothing.
+func BenchmarkRealFreeBesideWork(b *testing.B) {
+	d, err := testgpu.RealDriver(b).OpenDevice(0)
+	require.NoError(b, err)
+	busy, other := testgpu.NewStream(b, d, nil), testgpu.NewStream(b, d, nil)
+	spin := testgpu.Kernel(b, testgpu.Kernels(b, d), "purecuda_spin")
+	e := testgpu.NewEvent(b, nil)
+	require.NoError(b, e.Record(other))
+	for name, alloc := range map[string]func() func() error{
+		"AllocAsync": func() func() error {
+			return allocFor(b, func() (*cuda.Buffer[byte], error) { return cuda.AllocAsync[byte](other, 4096) })
+		},
+		"Alloc": func() func() error {
+			return allocFor(b, func() (*cuda.Buffer[byte], error) { return cuda.Alloc[byte](d, 4096) })
+		},
+		"AllocHost": func() func() error {
+			return allocFor(b, func() (*cuda.HostBuffer[byte], error) { return cuda.AllocHost[byte](d, 4096, nil) })
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var closing, recording time.Duration
+			for b.Loop() {
+				free := alloc()
+				require.NoError(b, d.Synchronize())
+				require.NoError(b, spin.Launch(busy, cuda.Grid1D(1, 1), uint64(60*time.Millisecond)))
+				closed := make(chan time.Duration)
+				go func() {
+					begin := time.Now()
+					if err := free(); err != nil {
+						b.Error(err)
+					}
+					closed <- time.Since(begin)
+				}()
+				time.Sleep(5 * time.Millisecond) // Close is in the driver
+				begin := time.Now()
+				require.NoError(b, e.Record(other))
+				recording += time.Since(begin)
+				closing += <-closed
+			}
+			b.ReportMetric(closing.Seconds()*1e3/float64(b.N), "ms/close")
+			b.ReportMetric(recording.Seconds()*1e3/float64(b.N), "ms/record")
+		})
+	}
+}
+
+func allocFor[B interface{ Close() error }](b *testing.B, alloc func() (B, error)) func() error {
+	buf, err := alloc()
+	require.NoError(b, err)
+	return buf.Close
 }

@@ -1,134 +1,24 @@
 package cuda_test
 
 import (
-	"math"
+	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-func TestBuffer(t *testing.T) {
-	rule(t, "29 ranges and views", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		for _, buf := range []*cuda.Buffer[uint32]{alloc[uint32](t, d, 10), allocAsync[uint32](t, s, 10)} {
-			require.Equal(t, 10, buf.Len())
-			require.Same(t, d, buf.Device())
-			part, err := buf.Range(2, 5)
-			require.NoError(t, err)
-			require.Equal(t, 3, part.Len())
-			require.Equal(t, buf.Pointer()+8, part.Pointer())
-			inner, err := part.Range(1, 3)
-			require.NoError(t, err)
-			require.Equal(t, buf.Pointer()+12, inner.Pointer())
-			empty, err := buf.Range(10, 10)
-			require.NoError(t, err)
-			require.NoError(t, cuda.Copy(s, empty, empty))
-			require.NoError(t, cuda.Fill(s, empty, 1))
-			for _, bad := range [][2]int{{-1, 2}, {3, 2}, {0, 11}, {11, 11}, {math.MinInt, math.MaxInt}} {
-				_, err := buf.Range(bad[0], bad[1])
-				require.ErrorIs(t, err, cuda.ErrInvalid)
-				require.ErrorContains(t, err, "of 10")
-			}
-			_, err = part.Range(0, 4)
-			require.ErrorContains(t, err, "of 3")
-
-			bytes, err := cuda.View[uint8](buf)
-			require.NoError(t, err)
-			require.Equal(t, 40, bytes.Len())
-			wide, err := cuda.View[complex128](mustRange(t, buf, 0, 8))
-			require.NoError(t, err)
-			require.Equal(t, 2, wide.Len())
-			require.Equal(t, buf.Pointer(), wide.Pointer())
-			_, err = cuda.View[uint64](mustRange(t, buf, 1, 3))
-			require.ErrorIs(t, err, cuda.ErrInvalid, "misaligned")
-			_, err = cuda.View[uint64](mustRange(t, buf, 0, 3))
-			require.ErrorIs(t, err, cuda.ErrInvalid, "half an element")
-
-			require.NoError(t, cuda.Fill(s, buf, 0))
-			require.NoError(t, cuda.Fill(s, part, 7))
-			require.NoError(t, cuda.Fill(s, mustRange(t, bytes, 0, 2), 255))
-			out := allocHost[uint32](t, d, 10)
-			require.NoError(t, cuda.Copy(s, out, buf))
-			require.NoError(t, s.Synchronize())
-			require.Equal(t, []uint32{0xffff, 0, 7, 7, 7, 0, 0, 0, 0, 0}, out.Slice())
-
-			require.NoError(t, part.Close())
-			require.NoError(t, bytes.Close())
-			require.NoError(t, cuda.Fill(s, part, 1), "closing a range is nothing")
-			require.NoError(t, s.Synchronize())
-			require.NoError(t, buf.Close())
-			require.NoError(t, buf.Close())
-			for _, closed := range []*cuda.Buffer[uint32]{buf, part, inner} {
-				require.ErrorIs(t, cuda.Fill(s, closed, 1), cuda.ErrClosed)
-				_, err := closed.Range(0, 1)
-				require.ErrorIs(t, err, cuda.ErrClosed)
-				_, err = cuda.View[uint8](closed)
-				require.ErrorIs(t, err, cuda.ErrClosed)
-			}
-			require.ErrorIs(t, cuda.Fill(s, bytes, 1), cuda.ErrClosed)
-		}
-	})
-
-	rule(t, "24 memory that is no memory is refused", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		for _, n := range []int{0, -1, math.MaxInt} {
-			_, err := cuda.AllocAsync[uint64](s, n)
-			require.ErrorIs(t, err, cuda.ErrInvalid)
-		}
-		_, err := cuda.AllocAsync[uint8](nil, 1)
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-		_, err = cuda.Alloc[uint8](nil, 1)
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-		closed, err := d.NewStream(nil)
-		require.NoError(t, err)
-		require.NoError(t, closed.Close())
-		_, err = cuda.AllocAsync[uint8](closed, 1)
-		require.ErrorIs(t, err, cuda.ErrClosed)
-
-		var none *cuda.Buffer[uint8]
-		_, err = none.Range(0, 0)
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-		_, err = cuda.View[uint16](none)
-		require.ErrorIs(t, err, cuda.ErrInvalid)
-		require.NoError(t, none.Close())
-		var zero cuda.Buffer[uint8]
-		require.ErrorIs(t, cuda.Fill(s, &zero, 1), cuda.ErrInvalid)
-		require.ErrorIs(t, cuda.Fill(s, none, 1), cuda.ErrInvalid)
-		require.NoError(t, zero.Close())
-	})
-
-	rule(t, "29 out of memory", 1, func(t *testing.T, b *backend) {
-		d := b.dev()
-		s := newStream(t, d, nil)
-		total, err := d.TotalMemory()
-		require.NoError(t, err)
-		_, err = cuda.AllocAsync[uint8](s, int(2*total))
-		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
-		require.ErrorContains(t, err, "bytes from the pool of device 0")
-		_, err = cuda.Alloc[uint8](d, int(2*total))
-		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
-		holds(t, s, filled(t, s, 2), 2)
-	})
-}
-
-func mustRange[T cuda.Element](t testing.TB, b *cuda.Buffer[T], from, to int) *cuda.Buffer[T] {
-	t.Helper()
-	part, err := b.Range(from, to)
-	require.NoError(t, err)
-	return part
-}
 
 // Plain memory gets what the pool keeps for later, if there is no other.
 func TestAllocTakesWhatThePoolKeeps(t *testing.T) {
 	trimmed := false
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		alloc, trim := api.MemAlloc, api.MemPoolTrimTo
 		api.MemAlloc = func(n uint64) (driver.DevicePtr, driver.Result) {
 			if !trimmed {
@@ -143,10 +33,10 @@ func TestAllocTakesWhatThePoolKeeps(t *testing.T) {
 	})
 	_, err := cuda.Alloc[uint8](d, 16)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory, "there is no pool yet")
-	s := newStream(t, d, nil)
-	require.NoError(t, allocAsync[uint8](t, s, 16).Close())
+	s := testgpu.NewStream(t, d, nil)
+	require.NoError(t, testgpu.AllocAsync[uint8](t, s, 16).Close())
 	require.NoError(t, s.Synchronize())
-	alloc[uint8](t, d, 16)
+	testgpu.Alloc[uint8](t, d, 16)
 }
 
 // The garbage collector closes what was forgotten, once no part of it is left.
@@ -156,11 +46,11 @@ func TestForgottenBuffers(t *testing.T) {
 		require.NoError(t, err)
 		d, err := drv.OpenDevice(0)
 		require.NoError(t, err)
-		home, user := newStream(t, d, nil), newStream(t, d, nil)
+		home, user := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
 		part := func() *cuda.Buffer[uint32] {
 			b, err := cuda.AllocAsync[uint32](home, 16)
 			require.NoError(t, err)
-			half := mustRange(t, b, 8, 16)
+			half := testgpu.Range(t, b, 8, 16)
 			view, err := cuda.View[int32](half)
 			require.NoError(t, err)
 			part, err := cuda.View[uint32](view)
@@ -174,11 +64,11 @@ func TestForgottenBuffers(t *testing.T) {
 		require.NoError(t, user.WaitStream(home))
 		require.NoError(t, cuda.Fill(user, part, 1))
 		runtime.KeepAlive(part)
-		eventually(t, func() bool { return drv.Stats().Forgotten == 1 })
-		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Forgotten == 1 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Buffers == 0 })
 		pool, err := d.MemoryPool()
 		require.NoError(t, err)
-		eventually(t, func() bool { // it is counted before it is freed
+		testgpu.CollectUntil(t, func() bool { // it is counted before it is freed
 			stats, err := pool.Stats()
 			return err == nil && stats.Used == 0
 		})
@@ -186,12 +76,102 @@ func TestForgottenBuffers(t *testing.T) {
 		plain, err := cuda.Alloc[uint32](d, 16)
 		require.NoError(t, err)
 		require.NoError(t, cuda.Fill(user, plain, 1))
-		eventually(t, func() bool { return drv.Stats().Forgotten == 2 })
-		eventually(t, func() bool { return drv.Stats().Buffers == 0 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Forgotten == 2 })
+		testgpu.CollectUntil(t, func() bool { return drv.Stats().Buffers == 0 })
 	}
 	t.Run("simulated", func(t *testing.T) {
 		gpu := cudatest.New(cudatest.Config{})
 		forget(t, gpu.API())
 	})
-	t.Run("real", func(t *testing.T) { forget(t, realDriver(t).API()) })
+	t.Run("real", func(t *testing.T) { forget(t, testgpu.RealDriver(t).API()) })
+}
+
+// AfterFree's function is called once, when the memory is free, also if that is so already.
+func TestAfterFree(t *testing.T) {
+	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
+	made := func() *cuda.HostBuffer[byte] {
+		h, err := cuda.AllocHost[byte](b.Device(), 16, nil)
+		require.NoError(t, err)
+		return h
+	}
+	var calls atomic.Int32
+	count := func() { calls.Add(1) }
+
+	busy := made()
+	busy.AfterFree(func() { t.Error("was replaced") })
+	busy.AfterFree(count)
+	part, err := busy.Range(0, 8)
+	require.NoError(t, err)
+	part.AfterFree(func() { t.Error("of a part") })
+	release := gpu.Hold(s)
+	dst := testgpu.Alloc[byte](t, b.Device(), 16)
+	require.NoError(t, cuda.Copy[byte](s, dst, busy))
+	require.NoError(t, busy.Close())
+	require.Zero(t, calls.Load())
+	release()
+	testgpu.WaitUntil(t, func() bool { return calls.Load() == 1 })
+
+	none := made()
+	none.AfterFree(func() { t.Error("was taken back") })
+	none.AfterFree(nil)
+	require.NoError(t, none.Close())
+
+	late := made()
+	require.NoError(t, late.Close())
+	late.AfterFree(count)
+	require.EqualValues(t, 2, calls.Load())
+	late.AfterFree(nil)
+}
+
+// A device without pools: the same calls, freed by the library.
+func TestNoMemoryPools(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{NoMemoryPools: true})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	b, calls := testgpu.Counted(t, &testgpu.Backend{Driver: drv, Devices: make([]*cuda.Device, 1)}, nil)
+	d := b.Device()
+	_, err = d.MemoryPool()
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	home, user, third := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	out := testgpu.AllocHost[uint32](t, d, testgpu.FilledSize)
+	before, err := d.FreeMemory()
+	require.NoError(t, err)
+	givenBack := func() bool {
+		n, err := d.FreeMemory()
+		require.NoError(t, err)
+		return n == before
+	}
+
+	// Another stream uses it.
+	buf := testgpu.Filled(t, home, 1)
+	require.NoError(t, user.WaitStream(home))
+	release := gpu.Hold(user)
+	require.NoError(t, cuda.Copy(user, out, buf))
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
+	require.NoError(t, home.Synchronize())
+	time.Sleep(testgpu.Soon)
+	require.Zero(t, calls.Count("MemFree"), "which would stop all that goes on on the device")
+	require.False(t, givenBack())
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+	testgpu.RequireAll(t, 1, out.Slice())
+
+	// Its home uses it.
+	release = gpu.Hold(home)
+	buf = testgpu.Filled(t, home, 1)
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
+	time.Sleep(testgpu.Soon)
+	require.Equal(t, 1, calls.Count("MemFree"))
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+
+	// Nothing uses it, but the device is busy, and MemFree blocks.
+	buf = testgpu.Filled(t, home, 1)
+	require.NoError(t, home.Synchronize())
+	release = gpu.Hold(third)
+	testgpu.Returns(t, func() { require.NoError(t, buf.Close()) })
+	release()
+	require.Eventually(t, givenBack, 10*time.Second, time.Millisecond)
+	require.Zero(t, b.Driver.Stats().Buffers)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // From a hot method to the driver's table there is one function between, inlined ones
@@ -27,7 +28,7 @@ func TestHotCallsAreShort(t *testing.T) {
 			}
 		}
 	}
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		bare := *api
 		api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result { note(); return bare.EventRecord(e, s) }
 		api.EventQuery = func(e driver.Event) driver.Result { note(); return bare.EventQuery(e) }
@@ -37,7 +38,7 @@ func TestHotCallsAreShort(t *testing.T) {
 			return bare.StreamWaitEvent(s, e, flags)
 		}
 	})
-	s, other, e := newStream(t, d, nil), newStream(t, d, nil), newEvent(t, nil)
+	s, other, e := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewEvent(t, nil)
 	for name, call := range map[string]func() error{
 		"Event.Record":      func() error { return e.Record(s) },
 		"Event.Wait":        func() error { return e.Wait(other) },

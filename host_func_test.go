@@ -2,203 +2,277 @@ package cuda_test
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-func TestHostFuncRules(t *testing.T) {
-	rule(t, "01 a host function is called once, in its turn", 1, func(t *testing.T, b *backend) {
-		for _, s := range []*cuda.Stream{newStream(t, b.dev(), nil), b.dev().DefaultStream()} {
-			p := newPipe(t, b.dev())
-			p.set(1)
-			release := hold(t, s)
-			var calls atomic.Int32
-			require.NoError(t, cuda.Copy(s, p.buf, p.in))
-			require.NoError(t, cuda.Copy(s, p.out, p.buf))
-			require.NoError(t, s.LaunchHostFunc(func(err error) {
-				if err != nil || p.out.Slice()[999] != 1 {
-					t.Errorf("called with %v, before the work was done", err)
-				}
-				for i := range p.in.Slice() {
-					p.in.Slice()[i] = 2 // what is behind waits for this
-				}
-				time.Sleep(time.Millisecond)
-				p.in.Slice()[500] = 3
-				calls.Add(1)
-			}))
-			p2 := &pipe{in: p.in, out: allocHost[uint32](t, b.dev(), 1000), buf: p.buf}
-			p2.enqueue(t, s)
-			time.Sleep(soon)
-			require.Zero(t, calls.Load(), "the stream is held")
-			release()
-			require.NoError(t, s.Synchronize())
-			require.Equal(t, int32(1), calls.Load())
-			require.Equal(t, []uint32{2, 3, 2}, p2.out.Slice()[499:502])
-		}
-	})
-
-	rule(t, "01 no host function is lost", 1, func(t *testing.T, b *backend) {
-		streams := []*cuda.Stream{newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)}
-		const n = 10_000
-		var calls [2][]int
-		var wg sync.WaitGroup
-		for i, s := range streams {
-			wg.Go(func() {
-				for k := range n / len(streams) {
-					err := s.LaunchHostFunc(func(err error) {
-						if err != nil {
-							t.Error(err)
-						}
-						calls[i] = append(calls[i], k) // the functions of a stream are ordered
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		for i, s := range streams {
-			require.NoError(t, s.Synchronize())
-			require.Len(t, calls[i], n/len(streams))
-			for k, got := range calls[i] {
-				require.Equal(t, k, got)
+// failedCalls launches host functions that a failing device will not call, and
+// checks what they are told. fail enqueues what the device fails with on s.
+func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
+	d.Driver().OnCleanupError(func(error) {})
+	s, err := d.NewStream(nil)
+	require.NoError(t, err)
+	const n = 10
+	var told [n + 2]atomic.Int32 // the last two are of a graph
+	var wg sync.WaitGroup
+	tell := func(i int) func(error) {
+		return func(err error) {
+			if !errors.Is(err, cuda.ErrDeviceLost) {
+				t.Errorf("function %d was told %v", i, err)
 			}
+			told[i].Add(1)
+			wg.Done()
 		}
+	}
+	g, err := s.Capture(func() error {
+		return errors.Join(s.LaunchHostFunc(tell(n)), s.LaunchHostFunc(tell(n+1)))
 	})
-
-	rule(t, "01 a panic in a host function is reported and stops nothing", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		heard := make(chan error, 2)
-		b.drv.OnCleanupError(func(err error) { heard <- err })
-		defer b.drv.OnCleanupError(nil)
-		require.NoError(t, s.LaunchHostFunc(func(error) { panic("boom 42") }))
-		var nothing map[string]int
-		require.NoError(t, s.LaunchHostFunc(func(error) { nothing["x"] = 1 }))
-		called := make(chan error, 1)
-		require.NoError(t, s.LaunchHostFunc(func(err error) { called <- err }))
-		require.NoError(t, s.Synchronize())
-		require.NoError(t, <-called)
-		err := <-heard
-		require.ErrorContains(t, err, "host function")
-		require.ErrorContains(t, err, "boom 42")
-		require.ErrorContains(t, err, "host_func_test.go", "the panicking goroutine's stack")
-		require.ErrorContains(t, <-heard, "nil map")
-	})
-
-	rule(t, "01 a host function in a graph is called once for each launch", 1, func(t *testing.T, b *backend) {
-		s, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		var calls atomic.Int32
-		g, err := s.Capture(func() error {
-			return s.LaunchHostFunc(func(err error) {
-				if err != nil {
-					t.Error(err)
-				}
-				calls.Add(1)
-			})
-		})
-		require.NoError(t, err)
-		n, err := g.Nodes()
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		x, err := g.Instantiate()
-		require.NoError(t, err)
-		require.NoError(t, s.Synchronize())
-		require.Zero(t, calls.Load())
-		for k := range int32(5) {
-			require.NoError(t, x.Launch(s))
-			require.NoError(t, s.Synchronize())
-			require.Equal(t, k+1, calls.Load())
-		}
-		release := hold(t, s)
-		for range 10 {
-			require.NoError(t, x.Launch(s))
-			require.NoError(t, x.Launch(other))
-		}
-		require.NoError(t, g.Close())
-		require.NoError(t, x.Close(), "with launches in flight")
-		time.Sleep(soon)
-		require.Equal(t, int32(5), calls.Load())
-		release()
-		require.NoError(t, s.Synchronize())
-		require.NoError(t, other.Synchronize())
-		require.Equal(t, int32(25), calls.Load())
-	})
-
-	rule(t, "23 an update changes the host functions of later launches", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		var first, second atomic.Int32
-		made := func(n *atomic.Int32) *cuda.Graph {
-			return capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(error) { n.Add(1) })) })
-		}
-		one, two := made(&first), made(&second)
-		x := instantiate(t, one)
-		require.NoError(t, one.Close())
-		release := hold(t, s)
+	require.NoError(t, err)
+	x, err := g.Instantiate()
+	require.NoError(t, err)
+	release := testgpu.HoldLost(t, s)
+	fail(s)
+	for i := range n {
+		wg.Add(1)
+		require.NoError(t, s.LaunchHostFunc(tell(i)))
+	}
+	for range 3 {
+		wg.Add(2)
 		require.NoError(t, x.Launch(s))
-		require.NoError(t, x.Update(two))
-		require.NoError(t, x.Launch(s))
-		require.NoError(t, x.Launch(s))
-		release()
-		require.NoError(t, s.Synchronize())
-		require.Equal(t, int32(1), first.Load())
-		require.Equal(t, int32(2), second.Load())
-	})
+	}
+	require.NoError(t, x.Close(), "its launches are in flight")
+	require.NoError(t, g.Close())
+	began := time.Now()
+	release()
+	wg.Wait()
+	require.Less(t, time.Since(began), time.Second)
+	require.Error(t, s.LaunchHostFunc(func(error) { t.Error("called, though it was refused") }))
+	time.Sleep(3 * testgpu.Soon)
+	for i := range told {
+		want := int32(1)
+		if i >= n {
+			want = 3
+		}
+		require.Equal(t, want, told[i].Load(), i)
+	}
+}
 
-	rule(t, "01 a host function may ask and record", 1, func(t *testing.T, b *backend) {
-		s, other := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		e := newEvent(t, nil)
-		require.NoError(t, e.Record(other))
-		require.NoError(t, other.Synchronize())
-		type answers struct{ query, stream, record error }
-		got := make(chan answers, 1)
+func TestHostFuncsOfAFailingDevice(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	d, err := drv.OpenDevice(0)
+	require.NoError(t, err)
+	failedCalls(t, d, func(s *cuda.Stream) { gpu.Fault(s, driver.ErrorLaunchFailed) })
+}
+
+func TestHostFuncsOfAFailingDeviceReal(t *testing.T) {
+	testgpu.InAnotherProcess(t, "TestHostFuncsOfAFailingDeviceChild")
+}
+
+func TestHostFuncsOfAFailingDeviceChild(t *testing.T) { testgpu.Trapped(t, failedCalls) }
+
+// One function is told of the failure of its device only: another device's go on.
+func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{Devices: 2})
+	drv, err := cuda.OpenDriver(gpu.API())
+	require.NoError(t, err)
+	drv.OnCleanupError(func(error) {})
+	var streams []*cuda.Stream
+	for i := range 2 {
+		d, err := drv.OpenDevice(i)
+		require.NoError(t, err)
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		streams = append(streams, s)
+	}
+	gpu.Fault(streams[0], driver.ErrorIllegalAddress)
+	release := gpu.Hold(streams[1])
+	lost, fine := make(chan error, 1), make(chan error, 1)
+	require.NoError(t, streams[1].LaunchHostFunc(func(err error) { fine <- err }))
+	if err := streams[0].LaunchHostFunc(func(err error) { lost <- err }); err == nil {
+		require.ErrorIs(t, <-lost, driver.ErrorIllegalAddress)
+	}
+	time.Sleep(2 * testgpu.Soon)
+	require.Empty(t, fine)
+	release()
+	require.NoError(t, <-fine)
+}
+
+// A launch that the driver refuses, while the device is found to be lost, calls
+// nothing: the error is the caller's to handle.
+func TestRefusedHostFuncIsNotCalled(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var failing atomic.Bool
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.LaunchHostFunc = func(s driver.Stream, f driver.HostFunc) driver.Result {
+			failing.Store(true)
+			close(entered)
+			<-leave
+			return driver.ErrorLaunchFailed
+		}
+		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
+			if failing.Load() {
+				return 0, driver.ErrorLaunchFailed
+			}
+			return bare.EventCreate(flags)
+		}
+	})
+	s := testgpu.NewStream(t, d, nil)
+	refused := make(chan error, 1)
+	go func() { refused <- s.LaunchHostFunc(func(error) { t.Error("called") }) }()
+	<-entered
+	time.Sleep(3 * testgpu.Soon)
+	close(leave)
+	require.ErrorIs(t, <-refused, cuda.ErrDeviceLost)
+	time.Sleep(3 * testgpu.Soon)
+}
+
+// A driver that calls a function of a graph after all, when it has been told of
+// the failure, does not call it twice.
+func TestLateCallIsNotASecondOne(t *testing.T) {
+	var failing atomic.Bool
+	var native driver.HostFunc
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.LaunchHostFunc = func(s driver.Stream, f driver.HostFunc) driver.Result {
+			native = f
+			return bare.LaunchHostFunc(s, f)
+		}
+		api.GraphLaunch = func(driver.GraphExec, driver.Stream) driver.Result {
+			failing.Store(true)
+			return driver.Success
+		}
+		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
+			if failing.Load() {
+				return 0, driver.ErrorLaunchFailed
+			}
+			return bare.EventCreate(flags)
+		}
+	})
+	s := testgpu.NewStream(t, d, nil)
+	told := make(chan error, 2)
+	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err })) }))
+	require.NoError(t, x.Launch(s))
+	require.ErrorIs(t, <-told, cuda.ErrDeviceLost)
+	native.Call()
+	require.Empty(t, told)
+	failing.Store(false)
+}
+
+// What a function refers to is garbage when it has been called for the last time.
+func TestHostFuncsAreForgotten(t *testing.T) {
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
+	var collected atomic.Int32
+	launch := func() {
+		big := new([1 << 16]int)
+		runtime.AddCleanup(big, func(int) { collected.Add(1) }, 0)
+		require.NoError(t, s.LaunchHostFunc(func(error) { big[0]++ }))
+	}
+	launch()
+	require.NoError(t, s.Synchronize())
+	testgpu.CollectUntil(t, func() bool { return collected.Load() == 1 })
+
+	g, err := s.Capture(func() error { launch(); return nil })
+	require.NoError(t, err)
+	x, err := g.Instantiate()
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.NoError(t, x.Launch(s))
+	require.NoError(t, x.Close())
+	require.NoError(t, s.Synchronize())
+	testgpu.CollectUntil(t, func() bool { return collected.Load() == 2 })
+}
+
+// Nothing runs while no call is owed, and not long after.
+func TestHostFuncsLeaveNoGoroutine(t *testing.T) {
+	var asked atomic.Int32
+	gpu, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
+		bare := *api
+		api.EventCreate = func(flags uint32) (driver.Event, driver.Result) {
+			asked.Add(1)
+			return bare.EventCreate(flags)
+		}
+	})
+	s := testgpu.NewStream(t, d, nil)
+	before := runtime.NumGoroutine()
+	release := gpu.Hold(s)
+	for range 100 {
+		require.NoError(t, s.LaunchHostFunc(func(error) {}))
+	}
+	testgpu.CollectUntil(t, func() bool { return asked.Load() >= 2 })
+	release()
+	require.NoError(t, s.Synchronize())
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
+	time.Sleep(2 * testgpu.Soon)
+	last := asked.Load()
+	time.Sleep(3 * testgpu.Soon)
+	require.Equal(t, last, asked.Load(), "the device is still asked")
+	release = gpu.Hold(s)
+	require.NoError(t, s.LaunchHostFunc(func(error) {}))
+	testgpu.CollectUntil(t, func() bool { return asked.Load() > last })
+	release()
+}
+
+func TestHostFuncInVirtualTime(t *testing.T) {
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
+		began := time.Now()
+		gpu.Run(s, time.Minute)
+		called := make(chan time.Duration, 1)
 		require.NoError(t, s.LaunchHostFunc(func(error) {
-			var a answers
-			_, a.query = e.Query()
-			_, a.stream = other.Query()
-			a.record = e.Record(other)
-			got <- a
+			called <- time.Since(began)
+			time.Sleep(time.Hour)
 		}))
+		require.Equal(t, time.Minute, <-called)
 		require.NoError(t, s.Synchronize())
-		a := <-got
-		require.NoError(t, errors.Join(a.query, a.stream, a.record))
+		require.Equal(t, time.Minute+time.Hour, time.Since(began))
 	})
+}
 
-	rule(t, "24 host functions that cannot be are refused", 1, func(t *testing.T, b *backend) {
-		never := func(error) { t.Error("called") }
-		s, err := b.dev().NewStream(nil)
+// What a function that was never called leaves does not keep a bubble from
+// ending.
+func TestBubbleEndsWithAHostFuncPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := cudatest.New(cudatest.Config{})
+		drv, err := cuda.OpenDriver(gpu.API())
 		require.NoError(t, err)
-		require.ErrorIs(t, s.LaunchHostFunc(nil), cuda.ErrInvalid)
-		require.ErrorIs(t, (*cuda.Stream)(nil).LaunchHostFunc(never), cuda.ErrInvalid)
-
-		api := b.drv.API() // a capture that the library does not know
-		require.Equal(t, driver.Success, api.StreamBeginCapture(s.Handle(), driver.CaptureModeRelaxed))
-		require.ErrorIs(t, s.LaunchHostFunc(never), cuda.ErrCapturing)
-		g, r := api.StreamEndCapture(s.Handle())
-		require.Equal(t, driver.Success, r)
-		require.Equal(t, driver.Success, api.GraphDestroy(g))
-
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, s.LaunchHostFunc(never), cuda.ErrClosed)
-		time.Sleep(2 * soon)
+		d, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		gpu.Hold(d.DefaultStream())
+		require.NoError(t, d.DefaultStream().LaunchHostFunc(func(error) { t.Error("called") }))
+		time.Sleep(time.Second)
 	})
+}
 
-	rule(t, "24 a stream closed under a host function that has not been called", 1, func(t *testing.T, b *backend) {
-		s, err := b.dev().NewStream(nil)
+// A device that fails is noticed in virtual time too.
+func TestFailingDeviceInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := cudatest.New(cudatest.Config{})
+		drv, err := cuda.OpenDriver(gpu.API())
 		require.NoError(t, err)
-		release := hold(t, s)
-		called := make(chan error, 1)
-		require.NoError(t, s.LaunchHostFunc(func(err error) { called <- err }))
-		require.NoError(t, s.Close())
-		release()
-		require.NoError(t, <-called)
+		d, err := drv.OpenDevice(0)
+		require.NoError(t, err)
+		s := d.DefaultStream()
+		gpu.Run(s, time.Minute)
+		gpu.Fault(s, driver.ErrorLaunchFailed)
+		began := time.Now()
+		told := make(chan error, 1)
+		require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err }))
+		require.ErrorIs(t, <-told, cuda.ErrDeviceLost)
+		require.Less(t, time.Since(began), time.Minute+time.Second)
 	})
 }

@@ -1,14 +1,14 @@
 package cuda_test
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/hex"
-	"fmt"
-	"io"
-	"math/rand/v2"
+	"math"
 	"os"
 	"os/exec"
-	"strings"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,61 +16,173 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-func TestIPCRules(t *testing.T) {
-	rule(t, "21 exporting makes the event on the given device", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.dev()})
+// An event whose handle was given out can be forgotten like any other, also if it was opened
+// here by that handle. Who has opened it keeps it.
+func TestForgottenEventsWithHandles(t *testing.T) {
+	_, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
+	make := func() *cuda.Event {
+		e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: d})
 		h, err := e.IPCHandle()
 		require.NoError(t, err)
-		require.NotZero(t, h)
-		require.Same(t, b.dev(), e.Device())
-		require.True(t, query(t, e))
-		require.NoError(t, e.Record(newStream(t, b.dev(), nil)))
-	})
+		again, err := d.OpenEvent(h, nil)
+		require.NoError(t, err)
+		require.Equal(t, e.Handle(), again.Handle())
+		return again
+	}
+	again := make()
+	for range 5 {
+		runtime.GC()
+	}
+	require.NoError(t, again.Record(s))
+	require.NoError(t, again.Synchronize())
+	h, err := again.IPCHandle()
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 1} })
+	testgpu.CollectUntil(t, func() bool { _, err := d.OpenEvent(h, nil); return err != nil }) // it was destroyed
 
-	rule(t, "21 an ordinary event has no handle, and says so", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, nil)
-		require.NoError(t, e.Record(newStream(t, b.dev(), nil)))
-		_, err := e.IPCHandle()
-		require.ErrorIs(t, err, cuda.ErrNotInterprocess)
-	})
+	make() // neither was closed
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Streams: 1, Forgotten: 3} })
+}
 
-	rule(t, "21 handles of a wrong size or of garbage are errors", 1, func(t *testing.T, b *backend) {
-		for _, size := range []int{0, 63, 65} {
-			_, err := cuda.EventFromIPCHandle(b.dev(), make([]byte, size))
-			require.ErrorIs(t, err, cuda.ErrInvalid)
-			require.ErrorContains(t, err, "64 bytes")
-			require.ErrorContains(t, err, fmt.Sprintf("this has %d", size))
-		}
-		_, err := cuda.EventFromIPCHandle(nil, make([]byte, 64))
+// A part of an allocation passes as that part, and closing it closes the import.
+func TestOpenBuffer(t *testing.T) {
+	p := testgpu.NewPeers(t, cudatest.Config{})
+	theirs := testgpu.Alloc[uint32](t, p.There.Device(), 64)
+	part, err := theirs.Range(10, 30)
+	require.NoError(t, err)
+	offset, size := part.Allocation()
+	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
+	whole := testgpu.OpenBuffer[float64](t, p, theirs, nil)
+	require.Equal(t, 32, whole.Len())
+	before := p.Here.Driver.Stats()
+
+	var closed atomic.Int32
+	opts := &cuda.OpenOptions{Exporter: p.Process(t), Offset: offset, Size: size, Closed: func() { closed.Add(1) }}
+	ours := testgpu.OpenBuffer[float64](t, p, part, opts)
+	require.Equal(t, 10, ours.Len())
+	offset, size = ours.Allocation()
+	require.Equal(t, [2]uint64{40, 80}, [2]uint64{offset, size})
+	exporter, foreign := ours.Exporter()
+	require.Equal(t, p.Process(t), exporter)
+	require.True(t, foreign)
+	_, foreign = theirs.Exporter()
+	require.False(t, foreign)
+	exporter, foreign = whole.Exporter()
+	require.Zero(t, exporter, "nobody has said it")
+	require.True(t, foreign)
+	for range 2 {
+		require.NoError(t, ours.Close())
+		require.EqualValues(t, 1, closed.Load())
+	}
+	require.Equal(t, before, p.Here.Driver.Stats())
+	tail := testgpu.OpenBuffer[byte](t, p, theirs, &cuda.OpenOptions{Offset: 200})
+	require.Equal(t, 56, tail.Len(), "all that comes after it")
+
+	h, err := theirs.IPCHandle()
+	require.NoError(t, err)
+	before = p.Here.Driver.Stats()
+	for _, c := range []struct {
+		offset, size uint64
+		text         string
+	}{
+		{0, 264, "the part is of 264 bytes at 0, but the allocation has 256"},
+		{8, 256, "256 bytes at 8, but the allocation has 256"},
+		{256, 8, "8 bytes at 256"},
+		{256, 0, "0 bytes are not a number of elements of 8 bytes"},
+		{264, 0, "0 bytes at 264"},
+		{math.MaxUint64 - 7, 16, "the allocation has 256"},
+		{8, math.MaxUint64 - 7, "the allocation has 256"},
+		{0, 12, "12 bytes are not a number of elements of 8 bytes"},
+		{4, 8, "byte 4 of the allocation is no place for elements of 8 bytes"},
+	} {
+		_, err := cuda.OpenBuffer[float64](p.Here.Device(), h, &cuda.OpenOptions{Offset: c.offset, Size: c.size, Closed: func() { t.Error("it was never open") }})
 		require.ErrorIs(t, err, cuda.ErrInvalid)
-		random := make([]byte, 64)
-		for range 100 {
-			for i := range random {
-				random[i] = byte(rand.Uint32())
-			}
-			_, err := cuda.EventFromIPCHandle(b.dev(), random)
-			require.Error(t, err)
-		}
-	})
+		require.ErrorContains(t, err, "cuda: buffer open: ")
+		require.ErrorContains(t, err, c.text)
+	}
+	require.Equal(t, before, p.Here.Driver.Stats())
+	_, err = cuda.OpenBuffer[byte](nil, h, nil)
+	require.ErrorIs(t, err, cuda.ErrInvalid)
+	var none *cuda.Buffer[byte]
+	offset, size = none.Allocation()
+	require.Zero(t, offset+size)
+	_, foreign = none.Exporter()
+	require.False(t, foreign)
+}
 
-	rule(t, "21 a handle of the same process is of the same event", 1, func(t *testing.T, b *backend) {
-		e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: b.dev()})
-		h, err := e.IPCHandle()
-		require.NoError(t, err)
-		same, err := b.dev().OpenEvent(h, nil)
-		require.NoError(t, err)
-		require.NotSame(t, e, same)
-		require.Equal(t, native(t, e), native(t, same))
-		require.NoError(t, e.Close())
-		require.True(t, query(t, same))
-		again, err := same.IPCHandle()
-		require.NoError(t, err)
-		require.Equal(t, h, again)
-		require.NoError(t, same.Close())
-		_, err = b.dev().OpenEvent(h, nil)
-		require.Error(t, err, "it is closed")
+func TestOpenEventOptions(t *testing.T) {
+	p := testgpu.NewPeers(t, cudatest.Config{})
+	t.Cleanup(p.Exporter.Kill)
+	theirs := testgpu.NewSharedEvent(t, p.There.Device())
+	h, err := theirs.IPCHandle()
+	require.NoError(t, err)
+	var closed atomic.Int32
+	opts := &cuda.OpenOptions{Exporter: p.Process(t), Closed: func() { closed.Add(1) }}
+	ours, err := p.Here.Device().OpenEvent(h, opts)
+	require.NoError(t, err)
+	exporter, foreign := ours.Exporter()
+	require.Equal(t, p.Process(t), exporter)
+	require.True(t, foreign)
+	_, foreign = theirs.Exporter()
+	require.False(t, foreign)
+
+	own, err := p.There.Device().OpenEvent(h, opts)
+	require.NoError(t, err, "it is the exporter's own")
+	require.Equal(t, testgpu.NativeEvent(t, theirs), testgpu.NativeEvent(t, own))
+	require.NoError(t, own.Close())
+	require.EqualValues(t, 1, closed.Load())
+
+	s := testgpu.NewStream(t, p.There.Device(), nil)
+	p.GPU.Hold(s)
+	require.NoError(t, theirs.Record(s))
+	waiting := testgpu.Go(ours.Synchronize)
+	p.Exporter.Kill()
+	require.ErrorIs(t, testgpu.Receive(t, waiting), cuda.ErrPeerGone)
+	for range 2 {
+		require.NoError(t, ours.Close())
+		require.EqualValues(t, 2, closed.Load())
+	}
+	_, err = p.Here.Device().OpenEvent(h, opts)
+	require.ErrorIs(t, err, cuda.ErrPeerGone)
+	require.ErrorContains(t, err, "cuda: event open: ")
+	require.EqualValues(t, 2, closed.Load())
+}
+
+// Bytes from elsewhere open memory only if they are the handle, and never panic.
+func FuzzBufferFromIPCHandle(f *testing.F) {
+	target := sync.OnceValue(func() (x struct {
+		d      *cuda.Device
+		handle driver.IPCMemHandle
+	}) {
+		p := testgpu.NewPeers(f, cudatest.Config{})
+		there, err := cuda.Alloc[byte](p.There.Device(), 64)
+		require.NoError(f, err)
+		f.Cleanup(func() { require.NoError(f, there.Close()) })
+		x.handle, err = there.IPCHandle()
+		require.NoError(f, err)
+		x.d = p.Here.Device()
+		return x
+	})
+	handle := target().handle
+	f.Add([]byte{})
+	f.Add(handle[:])
+	f.Add(append([]byte{0, 'c'}, handle[:]...))
+	f.Add(append([]byte{0, 'e'}, handle[:]...))
+	f.Add(append([]byte{0, 'e', 1, 2, 3}, make([]byte, 100)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := target()
+		right := bytes.Equal(b, x.handle[:]) || len(b) == 66 && b[1] == 'c' && bytes.Equal(b[2:], x.handle[:])
+		opened, err := cuda.BufferFromIPCHandle(x.d, b)
+		if err == nil {
+			require.NoError(t, opened.Close())
+		}
+		require.Equal(t, right, err == nil, "%q: %v", b, err)
 	})
 }
 
@@ -86,23 +198,23 @@ func TestOpenedEventSimulated(t *testing.T) {
 	here, err := importer.OpenDevice(0)
 	require.NoError(t, err)
 
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: there})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: there})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
 	opened, err := here.OpenEvent(h, nil)
 	require.NoError(t, err)
 	defer opened.Close()
 
-	s := newStream(t, there, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, there, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
-	require.False(t, query(t, opened))
-	local := newStream(t, here, nil)
+	require.False(t, testgpu.Query(t, opened))
+	local := testgpu.NewStream(t, here, nil)
 	require.NoError(t, local.WaitEvent(opened))
-	require.False(t, query(t, local))
+	require.False(t, testgpu.Query(t, local))
 	release()
 	require.NoError(t, local.Synchronize())
-	require.True(t, query(t, opened))
+	require.True(t, testgpu.Query(t, opened))
 	_, err = opened.ElapsedTime(opened)
 	require.ErrorIs(t, err, cuda.ErrNotTimed)
 	require.NoError(t, opened.Record(local), "the importer may record it")
@@ -112,61 +224,63 @@ func TestOpenedEventSimulated(t *testing.T) {
 // The importer's view, between two real processes: the parent holds a stream,
 // records its event and lets the child's stream wait for it.
 func TestOpenedEventReal(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, d, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
 
-	child := startChild(t, nil, "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), os.Args[0], "-test.run=^TestOpenedEventChild$", "-test.v")
-	require.Equal(t, "waiting", child.says())
-	time.Sleep(soon)
+	child := testgpu.StartSelf(t, "TestOpenedEventChild", "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]))
+	require.Equal(t, "waiting", child.Says())
+	time.Sleep(testgpu.Soon)
 	release()
-	require.Equal(t, "released", child.says())
-	child.end()
+	require.Equal(t, "released", child.Says())
+	child.End()
 }
 
 // The same with PyTorch in the other process, and the reverse: PyTorch's event,
 // opened here.
 func TestOpenedEventPyTorch(t *testing.T) {
-	drv := realDriver(t)
+	drv := testgpu.RealDriver(t)
 	if err := exec.Command("python3", "-c", "import torch").Run(); err != nil {
 		t.Skip("python3 with torch is not here")
 	}
 	d, err := drv.OpenDevice(0)
 	require.NoError(t, err)
-	e := newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
+	e := testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
-	release := hold(t, s)
+	s := testgpu.NewStream(t, d, nil)
+	release := testgpu.Hold(t, s)
 	require.NoError(t, e.Record(s))
 
-	child := startChild(t, strings.NewReader(torchScript), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]), "python3", "-")
-	require.Equal(t, "waiting", child.says())
-	time.Sleep(soon)
+	python := exec.CommandContext(t.Context(), "python3", "-c", torchScript)
+	python.Env = append(os.Environ(), "PURECUDA_TEST_IPC_HANDLE="+hex.EncodeToString(h[:]))
+	child := testgpu.StartChild(t, python)
+	require.Equal(t, "waiting", child.Says())
+	time.Sleep(testgpu.Soon)
 	release()
-	require.Equal(t, "released", child.says())
-	theirs, err := hex.DecodeString(child.says())
+	require.Equal(t, "released", child.Says())
+	theirs, err := hex.DecodeString(child.Says())
 	require.NoError(t, err)
 	opened, err := cuda.EventFromIPCHandle(d, theirs)
 	require.NoError(t, err)
 	defer opened.Close()
-	require.False(t, query(t, opened), "PyTorch's stream is busy")
+	require.False(t, testgpu.Query(t, opened), "PyTorch's stream is busy")
 	require.NoError(t, opened.Wait(s))
 	require.NoError(t, opened.SynchronizeContext(t.Context()))
 	require.NoError(t, s.Synchronize())
-	child.end()
+	child.End()
 }
 
 // torchScript waits for the event that it is given, and then shares one of its
 // own, recorded behind half a second of work.
 const torchScript = `
-import os, torch
+import os, sys, torch
 def say(text): print("child: " + text, flush=True)
 device = torch.device("cuda", 0)
 s = torch.cuda.Stream(device)
@@ -184,65 +298,28 @@ with torch.cuda.stream(s):
     own.record(s)
 say(own.ipc_handle().hex())
 s.synchronize()
-import time; time.sleep(1)  # the event must outlive its use by the parent
+sys.stdin.read()  # the event must outlive its use by the parent
 `
-
-// child is another process that prints lines for its parent.
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	out   io.Reader
-}
-
-func startChild(t *testing.T, stdin io.Reader, env string, name string, args ...string) *child {
-	c := &child{t: t, cmd: exec.CommandContext(t.Context(), name, args...)}
-	c.cmd.Env = append(os.Environ(), env)
-	c.cmd.Stdin = stdin
-	c.cmd.Stderr = os.Stderr
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.cmd.Start())
-	c.out, c.lines = out, bufio.NewScanner(out)
-	return c
-}
-
-// says returns the child's next line for its parent.
-func (c *child) says() string {
-	c.t.Helper()
-	for c.lines.Scan() {
-		if text, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {
-			return text
-		}
-	}
-	c.t.Fatal("the child has ended")
-	return ""
-}
-
-func (c *child) end() {
-	_, _ = io.Copy(io.Discard, c.out)
-	require.NoError(c.t, c.cmd.Wait())
-}
 
 func TestOpenedEventChild(t *testing.T) {
 	handle, err := hex.DecodeString(os.Getenv("PURECUDA_TEST_IPC_HANDLE"))
 	if err != nil || len(handle) == 0 {
 		t.Skip("runs as the child of TestOpenedEventReal")
 	}
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
 	e, err := cuda.EventFromIPCHandle(d, handle)
 	require.NoError(t, err)
 	defer e.Close()
-	s := newStream(t, d, nil)
-	require.False(t, query(t, e))
+	s := testgpu.NewStream(t, d, nil)
+	require.False(t, testgpu.Query(t, e))
 	require.NoError(t, s.WaitEvent(e))
-	require.False(t, query(t, s))
+	require.False(t, testgpu.Query(t, s))
 	_, err = e.ElapsedTime(e)
 	require.ErrorIs(t, err, cuda.ErrNotTimed)
-	fmt.Println("child: waiting")
+	testgpu.Say("waiting")
 	require.NoError(t, s.Synchronize())
-	fmt.Println("child: released")
+	testgpu.Say("released")
 	require.NoError(t, e.Record(s), "the importer may record it")
 	require.NoError(t, e.Synchronize())
 }

@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -16,83 +14,12 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-func TestModule(t *testing.T) {
-	rule(t, "01 a refused image comes with the compiler's log", 1, func(t *testing.T, b *backend) {
-		for name, c := range map[string]struct {
-			image string
-			code  driver.Result
-			says  []string
-		}{
-			"garbage":      {"garbage", driver.ErrorInvalidImage, []string{"Binary format for key='0'", "neither PTX text nor a cubin"}},
-			"syntax error": {strings.Replace(kernels.PTX, "purecuda_empty()", "@()", 1), driver.ErrorInvalidPTX, []string{"Parsing error near '@'"}},
-			"new version": {strings.Replace(kernels.PTX, ".version 6.4", ".version 99.0", 1), driver.ErrorUnsupportedPTXVersion,
-				[]string{"Unsupported .version 99.0", "the PTX is newer than the driver", "CUDA 1"}},
-			"new target": {strings.Replace(kernels.PTX, ".target sm_50", ".target sm_200", 1), driver.ErrorInvalidPTX, []string{"Unsupported .target 'sm_200'"}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				_, err := b.dev().LoadModule([]byte(c.image))
-				require.ErrorIs(t, err, c.code)
-				for _, s := range c.says {
-					require.ErrorContains(t, err, s)
-				}
-				require.NotContains(t, err.Error(), "\x00")
-			})
-		}
-	})
-
-	rule(t, "01 a kernel that is not in the module is named", 1, func(t *testing.T, b *backend) {
-		m := ours(t, b.dev())
-		_, err := m.Kernel("purecuda_nothing")
-		require.ErrorIs(t, err, driver.ErrorNotFound)
-		require.ErrorContains(t, err, "kernel purecuda_nothing: not in the module")
-		for _, name := range []string{"", "purecuda_fill\x00x"} {
-			_, err := m.Kernel(name)
-			require.ErrorIs(t, err, cuda.ErrInvalid)
-		}
-	})
-
-	// The image may be overwritten, end with a byte 0 or not, and be loaded twice.
-	rule(t, "01 an image is copied", 1, func(t *testing.T, b *backend) {
-		for _, image := range []string{kernels.PTX, kernels.PTX + "\x00"} {
-			text := append([]byte(image), "@@@\x00"...)[:len(image)] // what is behind it is not read
-			m, twice := loadModule(t, b.dev(), text), loadModule(t, b.dev(), text)
-			clear(text)
-			require.NotEqual(t, m.String(), twice.String())
-			for _, m := range []*cuda.Module{m, twice} {
-				require.NoError(t, kernel(t, m, "purecuda_empty").Launch(b.dev().DefaultStream(), one))
-			}
-		}
-		require.NoError(t, b.dev().Synchronize())
-	})
-
-	rule(t, "24 a module closes while its kernel runs", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		m, err := b.dev().LoadModule([]byte(kernels.PTX))
-		require.NoError(t, err)
-		word := allocHost[uint32](t, b.dev(), 1)
-		word.Slice()[0] = 0
-		fill := kernel(t, m, "purecuda_fill")
-		release := hold(t, s)
-		require.NoError(t, fill.Launch(s, one, word, uint64(1), uint32(3)))
-		closed := make(chan error, 1)
-		go func() { closed <- m.Close() }()
-		select {
-		case <-closed:
-			t.Error("the kernel had not run")
-		case <-time.After(soon):
-		}
-		require.ErrorIs(t, fill.Launch(s, one, word, uint64(1), uint32(3)), cuda.ErrClosed)
-		release()
-		returns(t, func() { require.NoError(t, <-closed) })
-		require.Equal(t, uint32(3), word.Slice()[0])
-	})
-}
 
 // An image that ends too early is not given to a driver, which would read on.
 func TestImagesCutShort(t *testing.T) {
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		api.ModuleLoadDataEx = func(unsafe.Pointer, uint32, unsafe.Pointer, unsafe.Pointer) (driver.Module, driver.Result) {
 			return 0, driver.ErrorInvalidImage
 		}
@@ -128,7 +55,7 @@ func TestImagesCutShort(t *testing.T) {
 
 func TestHintsForRefusedImages(t *testing.T) {
 	code := driver.Success
-	_, d := simulatedDevice(t, func(api *driver.API) {
+	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		api.ModuleLoadDataEx = func(unsafe.Pointer, uint32, unsafe.Pointer, unsafe.Pointer) (driver.Module, driver.Result) {
 			return 0, code
 		}
@@ -150,18 +77,18 @@ func TestHintsForRefusedImages(t *testing.T) {
 }
 
 func TestForgottenModulesAreClosed(t *testing.T) {
-	_, d := simulatedDevice(t, nil)
+	_, d := testgpu.SimulatedDevice(t, nil)
 	for range 5 {
 		m, err := d.LoadModule([]byte(kernels.PTX))
 		require.NoError(t, err)
-		kernel(t, m, "purecuda_empty")
+		testgpu.Kernel(t, m, "purecuda_empty")
 	}
-	eventually(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 5} })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats() == cuda.Stats{Forgotten: 5} })
 }
 
 // TestMachineCode loads what nvcc makes besides PTX, where it is installed.
 func TestMachineCode(t *testing.T) {
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
 	nvcc, err := exec.LookPath("nvcc")
 	if err != nil {
@@ -172,7 +99,7 @@ func TestMachineCode(t *testing.T) {
 	}
 	major, minor, err := d.ComputeCapability()
 	require.NoError(t, err)
-	s := newStream(t, d, nil)
+	s := testgpu.NewStream(t, d, nil)
 	for _, kind := range []string{"cubin", "fatbin"} {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), kind)
@@ -184,8 +111,8 @@ func TestMachineCode(t *testing.T) {
 			m, err := d.LoadModule(image)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, m.Close()) }()
-			x, got := alloc[uint32](t, d, 100), make([]uint32, 100)
-			require.NoError(t, kernel(t, m, "purecuda_fill").Launch(s, cuda.Grid1D(100, 32), x, uint64(100), uint32(7)))
+			x, got := testgpu.Alloc[uint32](t, d, 100), make([]uint32, 100)
+			require.NoError(t, testgpu.Kernel(t, m, "purecuda_fill").Launch(s, cuda.Grid1D(100, 32), x, uint64(100), uint32(7)))
 			require.NoError(t, cuda.CopyToSlice(t.Context(), s, got, x))
 			for _, v := range got {
 				require.Equal(t, uint32(7), v)

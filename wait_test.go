@@ -13,33 +13,25 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
-	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// bubble runs f with a simulated GPU in virtual time.
-func bubble(t *testing.T, f func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device)) {
-	synctest.Test(t, func(t *testing.T) {
-		gpu, d := simulatedDevice(t, nil)
-		f(t, gpu, d)
-	})
-}
 
 func TestWaitsInVirtualTime(t *testing.T) {
 	waits := map[string]func(s *cuda.Stream, e *cuda.Event) error{
 		"Event.Synchronize":         func(_ *cuda.Stream, e *cuda.Event) error { return e.Synchronize() },
-		"Event.SynchronizeContext":  func(_ *cuda.Stream, e *cuda.Event) error { return e.SynchronizeContext(ctxBackground) },
+		"Event.SynchronizeContext":  func(_ *cuda.Stream, e *cuda.Event) error { return e.SynchronizeContext(context.Background()) },
 		"Event.Done":                func(_ *cuda.Stream, e *cuda.Event) error { return <-e.Done() },
 		"Stream.Synchronize":        func(s *cuda.Stream, _ *cuda.Event) error { return s.Synchronize() },
-		"Stream.SynchronizeContext": func(s *cuda.Stream, _ *cuda.Event) error { return s.SynchronizeContext(ctxBackground) },
+		"Stream.SynchronizeContext": func(s *cuda.Stream, _ *cuda.Event) error { return s.SynchronizeContext(context.Background()) },
 		"Device.Synchronize":        func(s *cuda.Stream, _ *cuda.Event) error { return s.Device().Synchronize() },
 	}
 	for name, wait := range waits {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-				s := newStream(t, d, nil)
+			testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+				s := testgpu.NewStream(t, d, nil)
 				began := time.Now()
 				gpu.Run(s, time.Minute)
-				e := newEvent(t, nil)
+				e := testgpu.NewEvent(t, nil)
 				require.NoError(t, e.Record(s))
 				require.NoError(t, wait(s, e))
 				took := time.Since(began)
@@ -51,10 +43,10 @@ func TestWaitsInVirtualTime(t *testing.T) {
 }
 
 func TestCancelledWaitReturnsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s := newStream(t, d, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
 		gpu.Run(s, time.Minute)
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		for _, wait := range []func(context.Context) error{e.SynchronizeContext, s.SynchronizeContext} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -74,8 +66,8 @@ func TestCancelledWaitReturnsAtOnce(t *testing.T) {
 // The wait behind a forgotten channel ends with the work or with the event: no
 // goroutine stays.
 func TestForgottenDoneLeavesNothing(t *testing.T) {
-	gpu, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
+	gpu, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
 	release := gpu.Hold(s)
 	before := runtime.NumGoroutine()
 	for i := range 100 {
@@ -86,16 +78,16 @@ func TestForgottenDoneLeavesNothing(t *testing.T) {
 			require.NoError(t, e.Close())
 		}
 	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before+50 })
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before+50 })
 	require.Equal(t, 50, d.Driver().Stats().Events)
 	release()
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before && d.Driver().Stats().Events == 0 })
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before && d.Driver().Stats().Events == 0 })
 }
 
 // In virtual time too: closing wakes the wait at once.
 func TestForgottenDoneInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
-		s := newStream(t, d, nil)
+	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
+		s := testgpu.NewStream(t, d, nil)
 		gpu.Run(s, time.Minute)
 		e, err := s.RecordEvent(nil)
 		require.NoError(t, err)
@@ -109,15 +101,15 @@ func TestForgottenDoneInVirtualTime(t *testing.T) {
 
 // An event that only its wait still knows is not collected under it.
 func TestCollectionDoesNotEndAWait(t *testing.T) {
-	gpu, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
+	gpu, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
 	for _, wait := range []func() error{
 		func() error {
 			e := cuda.NewEvent(nil)
 			if err := e.Record(s); err != nil {
 				return err
 			}
-			return e.SynchronizeContext(ctxBackground)
+			return e.SynchronizeContext(context.Background())
 		},
 		func() error {
 			e := cuda.NewEvent(nil)
@@ -142,14 +134,14 @@ func TestCollectionDoesNotEndAWait(t *testing.T) {
 		release()
 		require.NoError(t, <-result)
 	}
-	eventually(t, func() bool { return d.Driver().Stats().Events == 0 })
+	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Events == 0 })
 }
 
 func TestManyWaitsHalfCancelled(t *testing.T) {
-	gpu, d := simulatedDevice(t, nil)
-	s := newStream(t, d, nil)
+	gpu, d := testgpu.SimulatedDevice(t, nil)
+	s := testgpu.NewStream(t, d, nil)
 	release := gpu.Hold(s)
-	e := newEvent(t, nil)
+	e := testgpu.NewEvent(t, nil)
 	require.NoError(t, e.Record(s))
 	before := runtime.NumGoroutine()
 	var wg sync.WaitGroup
@@ -158,7 +150,7 @@ func TestManyWaitsHalfCancelled(t *testing.T) {
 		wg.Go(func() {
 			defer cancel()
 			if i%2 == 0 {
-				if err := e.SynchronizeContext(ctxBackground); err != nil {
+				if err := e.SynchronizeContext(context.Background()); err != nil {
 					t.Error(err)
 				}
 				return
@@ -173,37 +165,10 @@ func TestManyWaitsHalfCancelled(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(soon)
+	time.Sleep(testgpu.Soon)
 	release()
 	wg.Wait()
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before })
-}
-
-// What the library asks on its own behalf must not end a capture that another
-// goroutine runs in the driver's default mode.
-func TestWaitingDoesNotEndACapture(t *testing.T) {
-	rule(t, "06 a wait does not end another's capture", 1, func(t *testing.T, b *backend) {
-		busy, captured := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-		release := hold(t, busy)
-		e := newEvent(t, nil)
-		require.NoError(t, e.Record(busy))
-		api := b.drv.API()
-		done := make(chan error, 1)
-		var graph driver.Graph
-		func() {
-			runtime.LockOSThread() // a capture in this mode ends on its own thread
-			defer runtime.UnlockOSThread()
-			require.Equal(t, driver.Success, api.StreamBeginCapture(captured.Handle(), driver.CaptureModeGlobal))
-			go func() { done <- e.SynchronizeContext(ctxBackground) }()
-			time.Sleep(soon)
-			var r driver.Result
-			graph, r = api.StreamEndCapture(captured.Handle())
-			require.Equal(t, driver.Success, r)
-		}()
-		require.Equal(t, driver.Success, api.GraphDestroy(graph))
-		release()
-		require.NoError(t, <-done)
-	})
+	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // Who has waited in virtual time leaves nothing that the garbage collector,
@@ -221,5 +186,5 @@ func TestCollectionAfterAWaitInVirtualTime(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, e.SynchronizeContext(t.Context()))
 	})
-	eventually(t, func() bool { return drv.Stats() == cuda.Stats{Forgotten: 1} })
+	testgpu.CollectUntil(t, func() bool { return drv.Stats() == cuda.Stats{Forgotten: 1} })
 }

@@ -93,7 +93,7 @@ oldest_go() {
 	export GOTOOLCHAIN
 	go version
 	go build ./...
-	go test -count=1 . ./driver ./driver/drivertest ./loader ./internal/ccall ./internal/proc ./cudatest ./ipc
+	go test -count=1 . ./driver ./driver/drivertest ./loader ./internal/ccall ./internal/native ./internal/proc ./internal/rules ./cudatest ./ipc
 }
 
 # imports: which package may import which, as the test of the root package has it.

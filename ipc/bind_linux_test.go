@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestStaleSocket(t *testing.T) {
@@ -132,14 +134,14 @@ func TestReplacedWhileClosing(t *testing.T) {
 	for range 100 {
 		old, err := Listen(path, nil)
 		require.NoError(t, err)
-		closed := started(old.Close)
+		closed := testgpu.Go(old.Close)
 		var l *Listener
 		for l == nil {
 			if l, err = Listen(path, nil); err != nil {
 				require.ErrorIs(t, err, syscall.EADDRINUSE)
 			}
 		}
-		require.NoError(t, toldBy(t, closed))
+		require.NoError(t, testgpu.Receive(t, closed))
 		_, err = os.Lstat(path)
 		require.NoError(t, err, "the socket of the living one")
 		require.NoError(t, l.Close())
@@ -170,7 +172,7 @@ func race(t *testing.T, path string) (winner *Listener) {
 		}()
 	}
 	for range cap(results) {
-		if l := toldBy(t, results); l != nil {
+		if l := testgpu.Receive(t, results); l != nil {
 			require.Nil(t, winner, "two listeners")
 			winner = l
 		}

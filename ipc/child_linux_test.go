@@ -1,16 +1,13 @@
 package ipc
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,16 +16,8 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// child is another process, which prints lines for its parent.
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	out   io.Reader
-	in    io.WriteCloser
-}
 
 const socketVariable, roleVariable = "PURECUDA_TEST_IPC_SOCKET", "PURECUDA_TEST_IPC_ROLE"
 
@@ -40,51 +29,22 @@ func executable(t testing.TB) string {
 	return path
 }
 
-func startChild(t *testing.T, program, path, role string, attr *syscall.SysProcAttr) *child {
+func startChild(t *testing.T, program, path, role string, attr *syscall.SysProcAttr) *testgpu.Child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.CommandContext(t.Context(), program, "-test.run=^TestChild$", "-test.v")}
-	c.cmd.Env = append(os.Environ(), socketVariable+"="+path, roleVariable+"="+role)
-	c.cmd.Stderr = os.Stderr
-	c.cmd.Dir = "/"
-	c.cmd.SysProcAttr = attr
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	c.in, err = c.cmd.StdinPipe()
-	require.NoError(t, err)
-	if err = c.cmd.Start(); errors.Is(err, syscall.EPERM) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	c.out, c.lines = out, bufio.NewScanner(out)
-	return c
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestChild$", "-test.v")
+	cmd.Env = append(os.Environ(), socketVariable+"="+path, roleVariable+"="+role)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = attr
+	return testgpu.StartChild(t, cmd)
 }
 
-// says returns the child's next line for its parent.
-func (c *child) says() string {
-	c.t.Helper()
-	for c.lines.Scan() {
-		if text, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {
-			return text
-		}
-	}
-	c.t.Fatal("the child has ended")
-	return ""
-}
-
-func (c *child) end() {
-	c.t.Helper()
-	require.NoError(c.t, c.in.Close())
-	_, _ = io.Copy(io.Discard, c.out)
-	require.NoError(c.t, c.cmd.Wait())
-}
-
-func (c *child) kill() time.Time {
+// kill sends SIGKILL, and returns when that was.
+func kill(t testing.TB, c *testgpu.Child) time.Time {
+	t.Helper()
 	killed := time.Now()
-	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGKILL))
+	require.NoError(t, c.Cmd.Process.Signal(syscall.SIGKILL))
 	return killed
 }
-
-func say(format string, args ...any) { fmt.Printf("child: "+format+"\n", args...) }
 
 // TestChild is what the children run.
 func TestChild(t *testing.T) {
@@ -99,7 +59,7 @@ func TestChild(t *testing.T) {
 		l, listenErr := Listen(path, nil)
 		require.NoError(t, listenErr)
 		defer l.Close()
-		say("listening")
+		testgpu.Say("listening")
 		s, err = l.Accept(t.Context())
 	} else {
 		opts := new(Options)
@@ -110,7 +70,7 @@ func TestChild(t *testing.T) {
 	}
 	switch role {
 	case "try", "try anyone":
-		say("%v", err)
+		testgpu.Say("%v", err)
 		if err == nil {
 			require.NoError(t, s.Close())
 		}
@@ -121,7 +81,7 @@ func TestChild(t *testing.T) {
 		os.Exit(0)
 	}
 	require.NoError(t, err)
-	say("connected")
+	testgpu.Say("connected")
 	if role == "offer" {
 		e := newEnd(t, cudatest.New(cudatest.Config{}))
 		x := e.memory(t, 1)
@@ -142,53 +102,53 @@ func TestChild(t *testing.T) {
 }
 
 // acceptChild starts a child that dials.
-func acceptChild(t *testing.T, role string) (*child, *Session) {
+func acceptChild(t *testing.T, role string) (*testgpu.Child, *Session) {
 	l := listening(t, nil)
 	c := startChild(t, executable(t), l.path, role, nil)
 	s, err := l.Accept(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	require.Equal(t, Credentials{c.cmd.Process.Pid, uint32(os.Geteuid()), uint32(os.Getegid())}, s.Peer())
-	require.Contains(t, s.String(), fmt.Sprint(c.cmd.Process.Pid))
+	require.Equal(t, Credentials{c.Cmd.Process.Pid, uint32(os.Geteuid()), uint32(os.Getegid())}, s.Peer())
+	require.Contains(t, s.String(), fmt.Sprint(c.Cmd.Process.Pid))
 	return c, s
 }
 
 // dialChild starts a child that listens.
-func dialChild(t *testing.T) (*child, *Session) {
+func dialChild(t *testing.T) (*testgpu.Child, *Session) {
 	path := filepath.Join(t.TempDir(), "s")
 	c := startChild(t, executable(t), path, "listen", nil)
-	require.Equal(t, "listening", c.says())
+	require.Equal(t, "listening", c.Says())
 	s, err := Dial(t.Context(), path, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	require.Equal(t, c.cmd.Process.Pid, s.Peer().PID)
+	require.Equal(t, c.Cmd.Process.Pid, s.Peer().PID)
 	return c, s
 }
 
 func TestKilledChild(t *testing.T) {
-	for role, start := range map[string]func(t *testing.T) (*child, *Session){
-		"dials":   func(t *testing.T) (*child, *Session) { return acceptChild(t, "dial") },
+	for role, start := range map[string]func(t *testing.T) (*testgpu.Child, *Session){
+		"dials":   func(t *testing.T) (*testgpu.Child, *Session) { return acceptChild(t, "dial") },
 		"listens": dialChild,
 	} {
 		t.Run(role, func(t *testing.T) {
 			leavesNothing(t)
 			c, s := start(t)
-			require.Equal(t, "connected", c.says())
+			require.Equal(t, "connected", c.Says())
 			gpu := cudatest.New(cudatest.Config{})
 			e := newEnd(t, gpu)
 			x := e.memory(t, 1)
 			require.NoError(t, s.Offer("x", x))
 			require.NoError(t, x.Close())
-			silent(t, s.Done())
+			testgpu.NotReady(t, s.Done())
 
-			killed := c.kill()
-			toldBy(t, s.Done())
+			killed := kill(t, c)
+			testgpu.Receive(t, s.Done())
 			late := time.Since(killed)
 			t.Logf("noticed after %v: %v", late, s.Err())
 			require.Less(t, late, time.Second)
 			require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
 			// As long as nobody waits for it, the process is a zombie.
-			go func() { _ = c.cmd.Wait() }()
+			go func() { _ = c.Cmd.Wait() }()
 			require.NoError(t, s.Withdraw(t.Context(), "x"))
 			require.NoError(t, s.Shutdown(t.Context()))
 			require.NoError(t, e.stream.Close())
@@ -201,9 +161,9 @@ func TestKilledChild(t *testing.T) {
 func TestChildLeaves(t *testing.T) {
 	for range 5 {
 		c, s := acceptChild(t, "exit")
-		toldBy(t, s.Done())
+		testgpu.Receive(t, s.Done())
 		require.ErrorIs(t, s.Err(), ErrLeft)
-		c.end()
+		c.End()
 	}
 }
 
@@ -212,7 +172,7 @@ func TestChildOffers(t *testing.T) {
 	c, s := acceptChild(t, "offer")
 	in, stop := mailbox(t, s, "pipe")
 	defer stop()
-	l := toldBy(t, in)
+	l := testgpu.Receive(t, in)
 	require.Equal(t, `"here it is"`, l.text)
 	text, err := io.ReadAll(l.file)
 	require.NoError(t, err)
@@ -226,8 +186,8 @@ func TestChildOffers(t *testing.T) {
 	require.ErrorIs(t, err, cuda.ErrUnreachable)
 	require.ErrorContains(t, err, `session buffer "x"`)
 	require.Zero(t, s.attachedNow())
-	c.end()
-	toldBy(t, s.Done())
+	c.End()
+	testgpu.Receive(t, s.Done())
 	require.ErrorIs(t, s.Err(), ErrLeft)
 }
 
@@ -253,15 +213,15 @@ func TestOtherUser(t *testing.T) {
 	defer l.Close()
 	try := func(role string) string {
 		c := startChild(t, program, path, role, nobody)
-		defer c.end()
-		return c.says()
+		defer c.End()
+		return c.Says()
 	}
 	require.Contains(t, try("try"), fs.ErrPermission.Error())
 	require.NoError(t, os.Chmod(path, 0o666))
 	require.Contains(t, try("try"), "user 0 is not user 65534", "it looks whose socket it is")
 
 	require.Contains(t, try("try anyone"), "user 65534 is not user 0", "the listener looks, too")
-	_, err = l.Accept(within(t, soon))
+	_, err = l.Accept(within(t, testgpu.Soon))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, l.Close())
 
@@ -286,17 +246,17 @@ func TestOtherPIDNamespace(t *testing.T) {
 	inside := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	l := listening(t, nil)
 	c := startChild(t, executable(t), l.path, "try", inside)
-	require.Contains(t, c.says(), "outside of the PID namespace")
-	c.end()
-	_, err := l.Accept(within(t, soon))
+	require.Contains(t, c.Says(), "outside of the PID namespace")
+	c.End()
+	_, err := l.Accept(within(t, testgpu.Soon))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	path := filepath.Join(t.TempDir(), "s")
 	c = startChild(t, executable(t), path, "listen", inside)
-	require.Equal(t, "listening", c.says())
+	require.Equal(t, "listening", c.Says())
 	_, err = Dial(t.Context(), path, nil)
 	require.ErrorIs(t, err, cuda.ErrUnreachable)
 	require.ErrorContains(t, err, "outside of the PID namespace")
-	c.kill()
-	_ = c.cmd.Wait()
+	kill(t, c)
+	_ = c.Cmd.Wait()
 }

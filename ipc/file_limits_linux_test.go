@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // sayWithFiles writes b and n files.
@@ -40,7 +42,7 @@ func TestFilesWithPartsOfAMessage(t *testing.T) {
 			m := w.hears(t)
 			require.Equal(t, typeError, m.Type)
 			require.Contains(t, m.Text, fmt.Sprintf("%d files with a message", max(each, 2)))
-			toldBy(t, s.Done())
+			testgpu.Receive(t, s.Done())
 			require.ErrorIs(t, s.Err(), ErrProtocol)
 		})
 	}
@@ -59,14 +61,14 @@ func TestUnclaimedFiles(t *testing.T) {
 	for i := range fileLimit {
 		require.NoError(t, w.sayWithFiles(fileFrame(t, fmt.Sprint("channel ", i%8)), 1))
 	}
-	becomes(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.channels.files() == fileLimit })
+	testgpu.WaitUntil(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.channels.files() == fileLimit })
 	require.NoError(t, s.Err())
 	w.say(t, message{Type: typeMessage, Name: "channel 0"})
 	require.NoError(t, w.sayWithFiles(fileFrame(t, "channel 0"), 1))
 	m := w.hears(t)
 	require.Equal(t, typeError, m.Type)
 	require.Contains(t, m.Text, "more than 64 files that nobody receives")
-	toldBy(t, s.Done())
+	testgpu.Receive(t, s.Done())
 	require.ErrorIs(t, s.Err(), ErrProtocol)
 }
 
@@ -82,7 +84,7 @@ func TestSlowReceiverOfFiles(t *testing.T) {
 	})
 	require.NoError(t, err)
 	frame := fileFrame(t, "a")
-	sent := started(func() error {
+	sent := testgpu.Go(func() error {
 		for range all {
 			if err := w.sayWithFiles(frame, 1); err != nil {
 				return err
@@ -91,13 +93,13 @@ func TestSlowReceiverOfFiles(t *testing.T) {
 		return nil
 	})
 	waiting := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.channels.files() }
-	becomes(t, func() bool { return waiting() >= fileLimit })
-	time.Sleep(soon)
+	testgpu.WaitUntil(t, func() bool { return waiting() >= fileLimit })
+	time.Sleep(testgpu.Soon)
 	require.Equal(t, fileLimit, waiting())
 	close(release)
-	require.NoError(t, toldBy(t, sent))
+	require.NoError(t, testgpu.Receive(t, sent))
 	for range all {
-		require.True(t, toldBy(t, came))
+		require.True(t, testgpu.Receive(t, came))
 	}
 	require.NoError(t, s.Err())
 }

@@ -17,38 +17,8 @@ import (
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/proc"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// soon is how long something that must not happen is waited for.
-const soon = 20 * time.Millisecond
-
-// becomes waits until f holds.
-func becomes(t testing.TB, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("did not come true")
-		}
-	}
-}
-
-// started runs f on a goroutine of its own.
-func started(f func() error) <-chan error {
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	return result
-}
-
-// told receives from a channel within a few seconds.
-func toldBy[T any](t testing.TB, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(10 * time.Second):
-		t.Fatal("was not told")
-	}
-	return v
-}
 
 // awaited is a context that tells when somebody begins to wait for its end.
 type awaited struct {
@@ -65,16 +35,6 @@ func newAwaited(ctx context.Context) *awaited {
 func (a *awaited) Done() <-chan struct{} {
 	a.tell()
 	return a.Context.Done()
-}
-
-// silent fails the test if something comes from a channel, or it is closed.
-func silent[T any](t testing.TB, c <-chan T) {
-	t.Helper()
-	select {
-	case v, ok := <-c:
-		t.Fatalf("told too early: %v, %v", v, ok)
-	case <-time.After(soon):
-	}
 }
 
 func isClosed[T any](c <-chan T) bool {
@@ -121,6 +81,7 @@ func (m *mortal) tell(i int) {
 }
 
 func (m *mortal) die() { m.tell(0) }
+
 func (m *mortal) go_() { m.tell(1) }
 
 func (m *mortal) watches() int {
@@ -166,7 +127,7 @@ func pair(t *testing.T) (a, b *end) {
 		gpu.Check(t)
 		for _, e := range []*end{a, b} {
 			require.Zero(t, e.drv.Stats().Forgotten)
-			becomes(t, func() bool { return e.peers.watches() == 0 })
+			testgpu.WaitUntil(t, func() bool { return e.peers.watches() == 0 })
 		}
 	})
 	a.Session, b.Session = connected(t, &Options{processes: a.peers.processes()}, &Options{processes: b.peers.processes()})
@@ -188,13 +149,13 @@ func newEnd(t *testing.T, gpu *cudatest.GPU) *end {
 func connected(t testing.TB, listens, dials *Options) (a, b *Session) {
 	t.Helper()
 	l := listening(t, listens)
-	result := started(func() (err error) {
+	result := testgpu.Go(func() (err error) {
 		b, err = Dial(t.Context(), l.path, dials)
 		return err
 	})
 	a, err := l.Accept(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, toldBy(t, result))
+	require.NoError(t, testgpu.Receive(t, result))
 	require.NoError(t, l.Close())
 	return a, b
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 type letter struct {
@@ -38,27 +39,27 @@ func TestMessages(t *testing.T) {
 	require.NoError(t, a.sendTo("two", nil, nil))
 	one, stop := mailbox(t, b.Session, "one")
 	for i := range 3 {
-		require.Equal(t, string(quoted(i)), toldBy(t, one).text)
+		require.Equal(t, string(quoted(i)), testgpu.Receive(t, one).text)
 	}
 	two, _ := mailbox(t, b.Session, "two")
-	require.Equal(t, letter{}, toldBy(t, two))
+	require.Equal(t, letter{}, testgpu.Receive(t, two))
 
 	// A burst, of more than anybody queues.
 	for i := range 3000 {
 		require.NoError(t, a.sendTo("one", quoted(i), nil))
 	}
 	for i := range 3000 {
-		require.Equal(t, string(quoted(i)), toldBy(t, one).text)
+		require.Equal(t, string(quoted(i)), testgpu.Receive(t, one).text)
 	}
 
 	// After stop they wait for the next receiver.
 	stop()
 	stop()
 	require.NoError(t, a.sendTo("one", []byte(`{"a": "<&>  "}`), nil))
-	silent(t, one)
+	testgpu.NotReady(t, one)
 	one, _ = mailbox(t, b.Session, "one")
-	require.Equal(t, `{"a":"<&>  "}`, toldBy(t, one).text)
-	silent(t, two)
+	require.Equal(t, `{"a":"<&>  "}`, testgpu.Receive(t, one).text)
+	testgpu.NotReady(t, two)
 
 	_, err := b.receiver("one", nil)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
@@ -69,7 +70,7 @@ func TestMessages(t *testing.T) {
 	}
 	require.ErrorIs(t, a.sendTo("", nil, nil), cuda.ErrInvalid)
 	require.NoError(t, a.sendTo("one", []byte(`"`+strings.Repeat("x", payloadLimit-2)+`"`), nil))
-	require.Len(t, toldBy(t, one).text, payloadLimit)
+	require.Len(t, testgpu.Receive(t, one).text, payloadLimit)
 	require.NoError(t, b.Session.Close())
 	_, err = b.receiver("one", nil)
 	require.ErrorIs(t, err, cuda.ErrClosed)
@@ -91,11 +92,11 @@ func TestFiles(t *testing.T) {
 		require.NoError(t, err)
 		_, err = f.WriteAt(quoted(i), 0)
 		require.NoError(t, err)
-		becomes(t, func() bool { err = a.sendTo("files", quoted(i), f); return err == nil })
+		testgpu.WaitUntil(t, func() bool { err = a.sendTo("files", quoted(i), f); return err == nil })
 		require.NoError(t, f.Close(), "the duplicate stays")
 	}
 	for i := range 200 {
-		l := toldBy(t, in)
+		l := testgpu.Receive(t, in)
 		require.Contains(t, l.text, fmt.Sprint(i))
 		require.Equal(t, i%3 == 0, l.file != nil, "message %d", i)
 		if l.file == nil {
@@ -117,9 +118,9 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, twin.Close())
 	require.NoError(t, a.sendTo("nobody", nil, f))
 	require.NoError(t, a.sendTo("files", nil, nil))
-	toldBy(t, in)
+	testgpu.Receive(t, in)
 	require.NoError(t, b.Session.Close())
-	toldBy(t, a.Done())
+	testgpu.Receive(t, a.Done())
 	require.Error(t, a.sendTo("late", nil, f))
 	require.NoError(t, f.Close())
 	require.ErrorContains(t, a.sendTo("files", nil, f), "closed file")
@@ -142,13 +143,13 @@ func TestUnclaimedMessages(t *testing.T) {
 	}
 	in, _ := mailbox(t, b.Session, "a")
 	for range unclaimedLimit {
-		toldBy(t, in)
+		testgpu.Receive(t, in)
 	}
 	require.NoError(t, b.Err())
 	require.NoError(t, a.sendTo("b", nil, nil))
-	toldBy(t, b.Done())
+	testgpu.Receive(t, b.Done())
 	require.ErrorIs(t, b.Err(), ErrProtocol)
-	toldBy(t, a.Done())
+	testgpu.Receive(t, a.Done())
 	require.ErrorIs(t, a.Err(), ErrProtocol)
 	require.ErrorContains(t, a.Err(), `more than 64 messages for "b"`)
 	a.peers.go_()
@@ -174,7 +175,7 @@ func TestSlowReceiver(t *testing.T) {
 	require.ErrorIs(t, err, errNotReading)
 	close(release)
 	for range sent - 1 {
-		require.Len(t, toldBy(t, got), len(big))
+		require.Len(t, testgpu.Receive(t, got), len(big))
 	}
 	require.NoError(t, a.Err())
 	require.NoError(t, b.Err())
@@ -189,9 +190,9 @@ func TestDeathBehindASlowReceiver(t *testing.T) {
 	for i := range 4 * pendingLimit {
 		require.NoError(t, a.sendTo("a", quoted(i), nil))
 	}
-	becomes(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.channels.overflowing() })
+	testgpu.WaitUntil(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.channels.overflowing() })
 	b.peers.die()
-	toldBy(t, b.Done())
+	testgpu.Receive(t, b.Done())
 	require.ErrorIs(t, b.Err(), cuda.ErrPeerGone)
 	close(release)
 	b.peers.go_()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // A peer that is killed before it has read all resets the connection. That is told as
@@ -20,9 +21,9 @@ func TestResetConnection(t *testing.T) {
 	leavesNothing(t)
 	s, w := stranger(t, &mortal{})
 	require.NoError(t, s.sendTo("x", nil, nil))
-	becomes(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.queue.idle() })
+	testgpu.WaitUntil(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.queue.idle() })
 	w.close()
-	toldBy(t, s.Done())
+	testgpu.Receive(t, s.Done())
 	require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
 	require.NotErrorIs(t, s.Err(), ErrProtocol)
 	require.EqualError(t, s.Err(), fmt.Sprintf("cuda: session: %v: process %d has closed the connection without a goodbye", cuda.ErrPeerGone, os.Getpid()))

@@ -16,6 +16,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/proc"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // wires are the two ends of a connection.
@@ -106,7 +107,7 @@ func TestGoodbyeHeardLate(t *testing.T) {
 	a.lose("it has died")
 	a.link.readBy(time.Now()) // it will have passed when the reader goes on
 	a.mu.Unlock()
-	toldBy(t, a.Done())
+	testgpu.Receive(t, a.Done())
 	require.ErrorIs(t, a.Err(), ErrLeft)
 }
 
@@ -141,7 +142,7 @@ func TestByeThatCannotBeAnswered(t *testing.T) {
 	a.say(t, message{Type: typeBye})
 	a.close()
 	is := func(f func() bool) {
-		becomes(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return f() })
+		testgpu.WaitUntil(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return f() })
 	}
 	is(func() bool { return s.dying.rule != nil })
 	close(u.noticed)
@@ -159,24 +160,24 @@ func TestDialInTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := Dial(ctx, path, &Options{processes: &driver.Processes{Find: proc.Find, Watch: func(p driver.Process, dying, gone func()) (func(), error) {
 		cancel()
-		time.Sleep(soon)
+		time.Sleep(testgpu.Soon)
 		return proc.Processes.Watch(p, dying, gone)
 	}}})
 	require.NoError(t, err)
 	peer, err := l.Accept(t.Context())
 	require.NoError(t, err)
-	silent(t, s.Done())
+	testgpu.NotReady(t, s.Done())
 	require.NoError(t, s.Close())
-	toldBy(t, peer.Done())
+	testgpu.Receive(t, peer.Done())
 	require.ErrorIs(t, peer.Err(), ErrLeft)
 	require.NoError(t, peer.Close())
 
 	// One that ends before that ends Dial too, though the hello has come.
 	ctx, cancel = context.WithCancel(t.Context())
 	_, err = Dial(ctx, path, &Options{Allow: func(Credentials) error {
-		time.Sleep(soon)
+		time.Sleep(testgpu.Soon)
 		cancel()
-		time.Sleep(soon)
+		time.Sleep(testgpu.Soon)
 		return nil
 	}})
 	require.ErrorIs(t, err, context.Canceled)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/internal/proc"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestListenPaths(t *testing.T) {
@@ -107,19 +108,19 @@ func TestSocketMode(t *testing.T) {
 func TestAcceptAndDialEnd(t *testing.T) {
 	leavesNothing(t)
 	l := listening(t, nil)
-	_, err := l.Accept(within(t, soon))
+	_, err := l.Accept(within(t, testgpu.Soon))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	result := started(func() error { _, err := l.Accept(context.Background()); return err })
-	silent(t, result)
+	result := testgpu.Go(func() error { _, err := l.Accept(context.Background()); return err })
+	testgpu.NotReady(t, result)
 	require.NoError(t, l.Close())
-	require.ErrorIs(t, toldBy(t, result), cuda.ErrClosed)
+	require.ErrorIs(t, testgpu.Receive(t, result), cuda.ErrClosed)
 
 	// A socket that nobody accepts from: the hello does not come.
 	path := filepath.Join(t.TempDir(), "s")
 	deaf, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
 	defer deaf.Close()
-	_, err = Dial(within(t, soon), path, nil)
+	_, err = Dial(within(t, testgpu.Soon), path, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "has not said hello")
 }
@@ -132,7 +133,7 @@ func TestCloseBeforeAccept(t *testing.T) {
 		s, err := Dial(t.Context(), l.path, nil)
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
-		toldBy(t, s.Done())
+		testgpu.Receive(t, s.Done())
 		require.ErrorIs(t, s.Err(), ErrLeft)
 		require.NoError(t, s.Shutdown(t.Context()))
 	}
@@ -148,13 +149,13 @@ func TestCloseFromAllow(t *testing.T) {
 		return nil
 	}})
 	made <- l
-	dialed := started(func() error { _, err := Dial(context.Background(), l.path, nil); return err })
-	require.NoError(t, toldBy(t, closed))
-	require.NoError(t, toldBy(t, started(l.Close)), "closing again")
+	dialed := testgpu.Go(func() error { _, err := Dial(context.Background(), l.path, nil); return err })
+	require.NoError(t, testgpu.Receive(t, closed))
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(l.Close)), "closing again")
 	require.NoFileExists(t, l.path)
-	silent(t, dialed)
+	testgpu.NotReady(t, dialed)
 	close(goOn)
-	require.ErrorIs(t, toldBy(t, dialed), ErrLeft)
+	require.ErrorIs(t, testgpu.Receive(t, dialed), ErrLeft)
 	_, err := l.Accept(t.Context())
 	require.ErrorIs(t, err, cuda.ErrClosed)
 }
@@ -190,7 +191,7 @@ func TestRefusal(t *testing.T) {
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorIs(t, err, no)
 	require.EqualError(t, err, fmt.Sprintf("cuda: dial %q: refused: process %d: not on a Sunday", l.path, os.Getpid()))
-	_, err = l.Accept(within(t, soon))
+	_, err = l.Accept(within(t, testgpu.Soon))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	// A process outside of the PID namespace has no number.
@@ -254,7 +255,7 @@ func TestBadGuests(t *testing.T) {
 
 	for range 3 {
 		begin := time.Now()
-		result := started(func() error {
+		result := testgpu.Go(func() error {
 			s, err := Dial(context.Background(), l.path, nil)
 			if err == nil {
 				err = s.Close()
@@ -263,7 +264,7 @@ func TestBadGuests(t *testing.T) {
 		})
 		s, err := l.Accept(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, toldBy(t, result))
+		require.NoError(t, testgpu.Receive(t, result))
 		require.Less(t, time.Since(begin), 900*time.Millisecond)
 		require.NoError(t, s.Close())
 	}

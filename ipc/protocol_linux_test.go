@@ -16,6 +16,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/proc"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // stranger is a peer that speaks by hand. The session is the other end of its
@@ -119,7 +120,7 @@ func TestProtocolErrors(t *testing.T) {
 			require.Contains(t, m.Text, test.told)
 			_, _, err := w.read()
 			require.True(t, err == io.EOF || errors.Is(err, syscall.ECONNRESET), "%v", err)
-			toldBy(t, s.Done())
+			testgpu.Receive(t, s.Done())
 			if test.says[0].Type != typeLeave {
 				require.ErrorIs(t, s.Err(), ErrProtocol)
 				require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
@@ -165,7 +166,7 @@ func TestFilesThatMustNotBe(t *testing.T) {
 			m := w.hears(t)
 			require.Equal(t, typeError, m.Type)
 			require.Contains(t, m.Text, test.told)
-			toldBy(t, s.Done())
+			testgpu.Receive(t, s.Done())
 			require.ErrorIs(t, s.Err(), ErrProtocol)
 		})
 	}
@@ -177,7 +178,7 @@ func TestToldWhy(t *testing.T) {
 	s, w := stranger(t, &mortal{})
 	w.say(t, message{Type: typeError, Code: codeProtocol, Text: "you\x07 misbehave"})
 	w.close()
-	toldBy(t, s.Done())
+	testgpu.Receive(t, s.Done())
 	require.ErrorIs(t, s.Err(), ErrProtocol)
 	require.ErrorContains(t, s.Err(), "says: you  misbehave")
 }
@@ -190,7 +191,7 @@ func TestCutOff(t *testing.T) {
 		_, err := w.c.Write([]byte(part))
 		require.NoError(t, err)
 		w.close()
-		toldBy(t, s.Done())
+		testgpu.Receive(t, s.Done())
 		require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
 		require.NotErrorIs(t, s.Err(), ErrProtocol)
 		require.ErrorContains(t, s.Err(), "without a goodbye")
@@ -230,7 +231,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	for err == nil {
 		_, err = w.c.Write(both)
 	}
-	toldBy(t, s.Done())
+	testgpu.Receive(t, s.Done())
 	require.ErrorIs(t, s.Err(), ErrProtocol)
 	require.ErrorContains(t, s.Err(), "reads no answers")
 }
@@ -268,9 +269,9 @@ func FuzzStream(f *testing.F) {
 			_, _ = w.c.Write(stream)
 			_ = w.c.CloseWrite()
 		}()
-		toldBy(t, s.Done())
+		testgpu.Receive(t, s.Done())
 		require.NoError(t, s.Close())
 		w.close()
-		becomes(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.broken && s.stopWatching == nil })
+		testgpu.WaitUntil(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.broken && s.stopWatching == nil })
 	})
 }

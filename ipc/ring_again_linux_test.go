@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // again makes the ring once more under the same name, and sends something. The
@@ -16,7 +17,7 @@ func again(t *testing.T, d *duo) {
 	t.Helper()
 	ctx := within(t, 10*time.Second)
 	var p *Producer[uint32]
-	made := started(func() (err error) {
+	made := testgpu.Go(func() (err error) {
 		for {
 			try, cancel := context.WithTimeout(ctx, time.Second)
 			p, err = NewProducer[uint32](try, d.a.Session, d.a.dev, "r", 2, 4)
@@ -29,7 +30,7 @@ func again(t *testing.T, d *duo) {
 	})
 	c, err := NewConsumer[uint32](ctx, d.b.Session, d.b.drv, "r")
 	require.NoError(t, err)
-	require.NoError(t, toldBy(t, made))
+	require.NoError(t, testgpu.Receive(t, made))
 	for n := range uint32(5) {
 		send(t, p, d.a.stream, n)
 		take(t, c, d.b.stream).has(t, n)
@@ -52,24 +53,24 @@ func TestRingAgain(t *testing.T) {
 			p, c := d.ring(t, 2, 4)
 			send(t, p, d.a.stream, 1)
 			require.NoError(t, c.Close())
-			becomes(t, func() bool { return p.Flush(t.Context()) != nil })
+			testgpu.WaitUntil(t, func() bool { return p.Flush(t.Context()) != nil })
 			require.NoError(t, p.Close())
 		},
 		"the elements were others": func(t *testing.T, d *duo) {
-			made := started(func() error {
+			made := testgpu.Go(func() error {
 				_, err := NewProducer[uint32](within(t, 10*time.Second), d.a.Session, d.a.dev, "r", 2, 4)
 				return err
 			})
 			_, err := NewConsumer[uint64](within(t, 10*time.Second), d.b.Session, d.b.drv, "r")
 			require.ErrorIs(t, err, cuda.ErrInvalid)
-			require.ErrorIs(t, toldBy(t, made), cuda.ErrInvalid)
+			require.ErrorIs(t, testgpu.Receive(t, made), cuda.ErrInvalid)
 		},
 		"no consumer came in time": func(t *testing.T, d *duo) {
-			_, err := NewProducer[uint32](within(t, soon), d.a.Session, d.a.dev, "r", 2, 4)
+			_, err := NewProducer[uint32](within(t, testgpu.Soon), d.a.Session, d.a.dev, "r", 2, 4)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		},
 		"no producer came in time": func(t *testing.T, d *duo) {
-			_, err := NewConsumer[uint32](within(t, soon), d.b.Session, d.b.drv, "r")
+			_, err := NewConsumer[uint32](within(t, testgpu.Soon), d.b.Session, d.b.drv, "r")
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // refuses wants each call of a ring to refuse a stream by a rule, and the ring to go on as
@@ -37,7 +38,7 @@ func refuses(t *testing.T, d *duo, rule error, with func(e *end, f func(*cuda.St
 	require.Zero(t, batch.Number)
 	with(d.b, func(s *cuda.Stream) { require.ErrorIs(t, batch.Release(s), rule) })
 	require.NoError(t, batch.Confirm(within(t, 5*time.Second)))
-	require.ErrorIs(t, p.Flush(within(t, soon)), context.DeadlineExceeded, "the batch was not released")
+	require.ErrorIs(t, p.Flush(within(t, testgpu.Soon)), context.DeadlineExceeded, "the batch was not released")
 	require.NoError(t, batch.Release(d.b.stream))
 	require.NoError(t, p.Flush(within(t, 5*time.Second)))
 
@@ -124,5 +125,5 @@ func TestRingClosedInACapture(t *testing.T) {
 	require.NoError(t, g.Close())
 	require.NoError(t, p.Close())
 	freed(t, d)
-	becomes(t, func() bool { return unregistered.Load() == 1 })
+	testgpu.WaitUntil(t, func() bool { return unregistered.Load() == 1 })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // lost is the error of all that a death has made impossible.
@@ -64,14 +65,14 @@ func TestRingProducerDiesBeforeTheFirstBatch(t *testing.T) {
 		_, c := d.ring(t, 2, 8)
 		b := d.b.newStream(t)
 		x, y := take(t, c, b), take(t, c, b)
-		next := started(func() error { _, err := c.Next(context.Background(), b); return err })
-		confirmed := started(func() error { return x.Confirm(context.Background()) })
-		silent(t, next)
-		silent(t, confirmed)
+		next := testgpu.Go(func() error { _, err := c.Next(context.Background(), b); return err })
+		confirmed := testgpu.Go(func() error { return x.Confirm(context.Background()) })
+		testgpu.NotReady(t, next)
+		testgpu.NotReady(t, confirmed)
 		gone := die(d.a)
-		lost(t, toldBy(t, confirmed))
+		lost(t, testgpu.Receive(t, confirmed))
 		lost(t, y.Confirm(within(t, 5*time.Second)))
-		if err := toldBy(t, next); err != nil { // it was in the middle
+		if err := testgpu.Receive(t, next); err != nil { // it was in the middle
 			lost(t, err)
 		}
 		_, err := c.Next(t.Context(), b)
@@ -137,10 +138,10 @@ func TestRingProducerDiesAfterSome(t *testing.T) {
 			require.NoError(t, d.a.stream.Synchronize())
 			if closed {
 				require.NoError(t, p.Close())
-				becomes(t, func() bool { return c.ring.gate.failed() != nil })
+				testgpu.WaitUntil(t, func() bool { return c.ring.gate.failed() != nil })
 			}
 			gone := die(d.a)
-			toldBy(t, d.b.Done())
+			testgpu.Receive(t, d.b.Done())
 			for n := range uint32(3) {
 				take(t, c, d.b.stream).has(t, n)
 			}
@@ -172,7 +173,7 @@ func TestRingProducerDiesAfterItClosed(t *testing.T) {
 		require.NoError(t, p.Close())
 		x, y := take(t, c, d.b.stream), take(t, c, d.b.stream)
 		x.has(t, 0)
-		becomes(t, func() bool { return c.ring.beyondEnd(2) }) // it knows how many there are
+		testgpu.WaitUntil(t, func() bool { return c.ring.beyondEnd(2) }) // it knows how many there are
 		gone := die(d.a)
 		lost(t, y.Confirm(within(t, 5*time.Second)))
 		_, err := c.Next(within(t, 5*time.Second), d.b.stream)
@@ -202,19 +203,19 @@ func TestRingConsumerDies(t *testing.T) {
 					take(t, c, d.b.stream)
 				}
 			}
-			flushed := started(func() error { return p.Flush(context.Background()) })
-			next := started(func() error { _, err := p.Next(context.Background(), a); return err })
-			silent(t, flushed)
+			flushed := testgpu.Go(func() error { return p.Flush(context.Background()) })
+			next := testgpu.Go(func() error { _, err := p.Next(context.Background(), a); return err })
+			testgpu.NotReady(t, flushed)
 			gone := die(d.b)
-			lost(t, toldBy(t, flushed))
-			if err := toldBy(t, next); err != nil {
+			lost(t, testgpu.Receive(t, flushed))
+			if err := testgpu.Receive(t, next); err != nil {
 				lost(t, err)
 			}
 			_, err := p.Next(t.Context(), a)
 			lost(t, err)
 			require.ErrorContains(t, err, "ring produce")
 			if lives(t) {
-				silent(t, started(a.Synchronize)) // what waits would overwrite what it uses
+				testgpu.NotReady(t, testgpu.Go(a.Synchronize)) // what waits would overwrite what it uses
 			} else {
 				d.a.runs(t, a)
 			}
@@ -227,7 +228,7 @@ func TestRingConsumerDies(t *testing.T) {
 			require.NoError(t, p.Close())
 			gone()
 			d.a.runs(t, a)
-			becomes(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
+			testgpu.WaitUntil(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
 		})
 	}
 }
@@ -242,15 +243,15 @@ func TestRingConsumerDiesAfterAll(t *testing.T) {
 		}
 		require.NoError(t, d.b.stream.Synchronize())
 		gone := die(d.b)
-		toldBy(t, d.a.Done())
-		becomes(t, func() bool { return p.ring.halt.Err() != nil })
+		testgpu.Receive(t, d.a.Done())
+		testgpu.WaitUntil(t, func() bool { return p.ring.halt.Err() != nil })
 		require.NoError(t, p.Flush(within(t, 5*time.Second)))
 		_, err := p.Next(t.Context(), d.a.stream)
 		lost(t, err)
 		d.a.runs(t)
 		gone()
 		require.NoError(t, p.Close())
-		becomes(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
+		testgpu.WaitUntil(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
 	})
 }
 
@@ -262,36 +263,36 @@ func TestRingMemoryIsKeptUntilGone(t *testing.T) {
 	take(t, c, d.b.stream).has(t, 1)
 	d.dead[d.b] = true
 	d.b.sim.BeginKill()
-	toldBy(t, d.a.Done())
+	testgpu.Receive(t, d.a.Done())
 	require.NoError(t, p.Close())
-	time.Sleep(soon)
+	time.Sleep(testgpu.Soon)
 	require.NotZero(t, d.a.drv.Stats().Buffers, "freed while the consumer's work may go on")
 	require.NotZero(t, d.a.drv.Stats().HostBuffers)
 	d.b.sim.Kill()
-	becomes(t, func() bool { s := d.a.drv.Stats(); return s.Buffers == 0 && s.HostBuffers == 0 })
+	testgpu.WaitUntil(t, func() bool { s := d.a.drv.Stats(); return s.Buffers == 0 && s.HostBuffers == 0 })
 }
 
 // Dying while a ring is set up.
 func TestRingDeathInSetup(t *testing.T) {
 	eachDeath(t, func(t *testing.T, d *duo, die func(*end) func()) {
-		made := started(func() error {
+		made := testgpu.Go(func() error {
 			_, err := NewProducer[uint32](context.Background(), d.a.Session, d.a.dev, "r", 2, 4)
 			return err
 		})
-		silent(t, made)
+		testgpu.NotReady(t, made)
 		gone := die(d.b)
-		lost(t, toldBy(t, made))
+		lost(t, testgpu.Receive(t, made))
 		gone()
-		becomes(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
+		testgpu.WaitUntil(t, func() bool { return d.a.drv.Stats().Buffers == 0 })
 	})
 	eachDeath(t, func(t *testing.T, d *duo, die func(*end) func()) {
-		made := started(func() error {
+		made := testgpu.Go(func() error {
 			_, err := NewConsumer[uint32](context.Background(), d.b.Session, d.b.drv, "r")
 			return err
 		})
-		silent(t, made)
+		testgpu.NotReady(t, made)
 		gone := die(d.a)
-		lost(t, toldBy(t, made))
+		lost(t, testgpu.Receive(t, made))
 		gone()
 	})
 }
@@ -304,7 +305,7 @@ func TestRingDeathsInAFlow(t *testing.T) {
 			p, c := d.ring(t, 3, 16)
 			x := newSource(t, d.a, 16)
 			a, b := d.a.newStream(t), d.b.newStream(t)
-			sent := started(func() error {
+			sent := testgpu.Go(func() error {
 				for {
 					slot, err := p.Next(context.Background(), a)
 					if err == nil {
@@ -321,7 +322,7 @@ func TestRingDeathsInAFlow(t *testing.T) {
 			host, err := cuda.AllocHost[uint32](d.b.dev, 16, nil)
 			require.NoError(t, err)
 			wrong := make(chan uint64, 1)
-			taken := started(func() error {
+			taken := testgpu.Go(func() error {
 				for {
 					batch, err := c.Next(context.Background(), b)
 					if err == nil {
@@ -350,19 +351,19 @@ func TestRingDeathsInAFlow(t *testing.T) {
 			if victim == "consumer" {
 				survivor, s = d.a, a
 				d.kill(d.b)
-				lost(t, toldBy(t, sent))
-				require.Error(t, toldBy(t, taken))
+				lost(t, testgpu.Receive(t, sent))
+				require.Error(t, testgpu.Receive(t, taken))
 			} else {
 				d.kill(d.a)
-				lost(t, toldBy(t, taken))
-				require.Error(t, toldBy(t, sent))
+				lost(t, testgpu.Receive(t, taken))
+				require.Error(t, testgpu.Receive(t, sent))
 			}
 			require.Empty(t, wrong, "a batch that is wrong was confirmed")
 			survivor.runs(t, s)
 			_ = host.Close()
 			require.NoError(t, p.Close())
 			_ = c.Close() // the dead process's driver has gone
-			becomes(t, func() bool {
+			testgpu.WaitUntil(t, func() bool {
 				return survivor == d.b && d.b.drv.Stats().Buffers == 0 || survivor == d.a && d.a.drv.Stats().Buffers == 1
 			})
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // ends wants all that is sent to come, n batches of the values from 0 on, and then the
@@ -94,7 +95,7 @@ func TestRingProducerCloses(t *testing.T) {
 func freed(t testing.TB, d *duo) {
 	t.Helper()
 	for _, e := range []*end{d.a, d.b} {
-		becomes(t, func() bool { return d.dead[e] || e.drv.Stats().Buffers == 0 })
+		testgpu.WaitUntil(t, func() bool { return d.dead[e] || e.drv.Stats().Buffers == 0 })
 	}
 }
 
@@ -128,21 +129,21 @@ func TestRingConsumerCloses(t *testing.T) {
 			for n := range uint32(4) { // the last two wait for releases that never come
 				send(t, p, a, n)
 			}
-			flushed := started(func() error { return p.Flush(context.Background()) })
-			next := started(func() error {
+			flushed := testgpu.Go(func() error { return p.Flush(context.Background()) })
+			next := testgpu.Go(func() error {
 				_, err := p.Next(context.Background(), a)
 				return err
 			})
-			silent(t, flushed)
-			silent(t, next)
+			testgpu.NotReady(t, flushed)
+			testgpu.NotReady(t, next)
 			if how != "session" {
 				require.NoError(t, finishes(t, c.Close))
 			}
 			if how != "ring" {
 				require.NoError(t, finishes(t, d.b.Session.Close))
 			}
-			require.ErrorIs(t, toldBy(t, flushed), ErrLeft)
-			if err := toldBy(t, next); err != nil { // it was in the middle
+			require.ErrorIs(t, testgpu.Receive(t, flushed), ErrLeft)
+			if err := testgpu.Receive(t, next); err != nil { // it was in the middle
 				require.ErrorIs(t, err, ErrLeft)
 			}
 			_, err := p.Next(t.Context(), a)
@@ -165,14 +166,14 @@ func TestRingConsumerClosesWaiting(t *testing.T) {
 			p, c := d.ring(t, 2, 8)
 			b := d.b.newStream(t)
 			x := take(t, c, b)
-			confirmed := started(func() error { return x.Confirm(context.Background()) })
-			silent(t, confirmed)
+			confirmed := testgpu.Go(func() error { return x.Confirm(context.Background()) })
+			testgpu.NotReady(t, confirmed)
 			if how == "ring" {
 				require.NoError(t, finishes(t, c.Close))
 			} else {
 				require.NoError(t, finishes(t, d.b.Session.Close))
 			}
-			require.ErrorIs(t, toldBy(t, confirmed), cuda.ErrClosed)
+			require.ErrorIs(t, testgpu.Receive(t, confirmed), cuda.ErrClosed)
 			d.b.runs(t, b)
 			require.NoError(t, finishes(t, c.Close))
 			require.NoError(t, p.Close())
@@ -191,7 +192,7 @@ func TestRingProducerLeaves(t *testing.T) {
 	release := d.hold(t, d.a.stream)
 	send(t, p, d.a.stream, 2)
 	require.NoError(t, finishes(t, d.a.Session.Close))
-	require.ErrorIs(t, y.Confirm(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, y.Confirm(within(t, testgpu.Soon)), context.DeadlineExceeded)
 	release()
 	y.has(t, 2)
 	x.has(t, 1)
@@ -250,16 +251,16 @@ func TestRingBothClose(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
-		one, other := started(p.Close), started(c.Close)
-		require.NoError(t, toldBy(t, one))
-		require.NoError(t, toldBy(t, other))
+		one, other := testgpu.Go(p.Close), testgpu.Go(c.Close)
+		require.NoError(t, testgpu.Receive(t, one))
+		require.NoError(t, testgpu.Receive(t, other))
 		if i%2 == 0 {
-			one, other = started(d.a.Session.Close), started(d.b.Session.Close)
-			require.NoError(t, toldBy(t, one))
-			require.NoError(t, toldBy(t, other))
+			one, other = testgpu.Go(d.a.Session.Close), testgpu.Go(d.b.Session.Close)
+			require.NoError(t, testgpu.Receive(t, one))
+			require.NoError(t, testgpu.Receive(t, other))
 		}
-		ended := started(func() error { all.Wait(); return nil })
-		require.NoError(t, toldBy(t, ended))
+		ended := testgpu.Go(func() error { all.Wait(); return nil })
+		require.NoError(t, testgpu.Receive(t, ended))
 		d.a.runs(t, a)
 		d.b.runs(t, b)
 		freed(t, d)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // fallbacks are tables of which one at least has no counters.
@@ -40,9 +41,9 @@ func TestRingOfEvents(t *testing.T) {
 		// The host waits for each batch.
 		release := d.hold(t, d.a.stream)
 		send(t, p, d.a.stream, 1)
-		_, err := c.Next(within(t, soon), d.b.stream)
+		_, err := c.Next(within(t, testgpu.Soon), d.b.stream)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, p.Flush(within(t, soon)), context.DeadlineExceeded)
+		require.ErrorIs(t, p.Flush(within(t, testgpu.Soon)), context.DeadlineExceeded)
 		release()
 		take(t, c, d.b.stream).has(t, 1)
 		require.NoError(t, p.Flush(t.Context()))
@@ -52,7 +53,7 @@ func TestRingOfEvents(t *testing.T) {
 			send(t, p, d.a.stream, n)
 		}
 		x := take(t, c, d.b.stream)
-		_, err = p.Next(within(t, soon), d.a.stream)
+		_, err = p.Next(within(t, testgpu.Soon), d.a.stream)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		release()
 		x.has(t, 0)
@@ -81,20 +82,20 @@ func TestRingOfEventsProducerDies(t *testing.T) {
 		take(t, c, d.b.stream).has(t, 0)
 		release := d.hold(t, d.a.stream)
 		send(t, p, d.a.stream, 1)
-		becomes(t, func() bool { // its signal is there, and the work is not done
+		testgpu.WaitUntil(t, func() bool { // its signal is there, and the work is not done
 			g := c.ring.gate.(*events)
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return g.rounds[1] == 1
 		})
-		next := started(func() error { _, err := c.Next(context.Background(), d.b.stream); return err })
-		silent(t, next)
+		next := testgpu.Go(func() error { _, err := c.Next(context.Background(), d.b.stream); return err })
+		testgpu.NotReady(t, next)
 		gone := die(d.a)
 		if strings.HasSuffix(t.Name(), "/disconnected") {
 			release() // it lives, and its work is good
-			require.NoError(t, toldBy(t, next))
+			require.NoError(t, testgpu.Receive(t, next))
 		} else {
-			lost(t, toldBy(t, next))
+			lost(t, testgpu.Receive(t, next))
 		}
 		_, err := c.Next(within(t, 5*time.Second), d.b.stream)
 		lost(t, err)
@@ -112,12 +113,12 @@ func TestRingOfEventsConsumerDies(t *testing.T) {
 		send(t, p, d.a.stream, 0)
 		take(t, c, d.b.stream).has(t, 0)
 		send(t, p, d.a.stream, 1)
-		next := started(func() error { _, err := p.Next(context.Background(), d.a.stream); return err })
-		flushed := started(func() error { return p.Flush(context.Background()) })
-		silent(t, next)
+		next := testgpu.Go(func() error { _, err := p.Next(context.Background(), d.a.stream); return err })
+		flushed := testgpu.Go(func() error { return p.Flush(context.Background()) })
+		testgpu.NotReady(t, next)
 		gone := die(d.b)
-		lost(t, toldBy(t, next))
-		lost(t, toldBy(t, flushed))
+		lost(t, testgpu.Receive(t, next))
+		lost(t, testgpu.Receive(t, flushed))
 		d.a.runs(t)
 		require.NoError(t, p.Close())
 		gone()
@@ -137,7 +138,7 @@ func TestRingOfEventsEnds(t *testing.T) {
 		if sessionToo {
 			require.NoError(t, d.a.Session.Close())
 		}
-		_, err := c.Next(within(t, soon), d.b.stream)
+		_, err := c.Next(within(t, testgpu.Soon), d.b.stream)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		release()
 		ends(t, c, d.b.stream, 3)
@@ -145,10 +146,10 @@ func TestRingOfEventsEnds(t *testing.T) {
 	d := newDuo(t, noCounters)
 	p, c := d.ring(t, 1, 8)
 	send(t, p, d.a.stream, 1)
-	next := started(func() error { _, err := p.Next(context.Background(), d.a.stream); return err })
-	silent(t, next)
+	next := testgpu.Go(func() error { _, err := p.Next(context.Background(), d.a.stream); return err })
+	testgpu.NotReady(t, next)
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, toldBy(t, next), ErrLeft)
+	require.ErrorIs(t, testgpu.Receive(t, next), ErrLeft)
 	require.ErrorIs(t, p.Flush(t.Context()), ErrLeft)
 	d.a.runs(t)
 	require.NoError(t, p.Close())
@@ -172,7 +173,7 @@ func TestRingOfEventsSignalsAfterTheEnd(t *testing.T) {
 	}
 	require.NoError(t, p.Close())
 	freed(t, d)
-	time.Sleep(soon)
+	time.Sleep(testgpu.Soon)
 	require.NoError(t, d.a.Err())
 	require.NoError(t, d.b.Err())
 }
@@ -203,7 +204,7 @@ func TestRingCountersSetBack(t *testing.T) {
 	require.ErrorContains(t, x.Confirm(t.Context()), "back")
 	require.NoError(t, p.Close())
 	time.Sleep(5 * time.Millisecond)
-	require.Error(t, x.Confirm(within(t, soon)), "it cannot be confirmed any more")
+	require.Error(t, x.Confirm(within(t, testgpu.Soon)), "it cannot be confirmed any more")
 	require.NoError(t, finishes(t, c.Close))
 	d.b.runs(t)
 	freed(t, d)

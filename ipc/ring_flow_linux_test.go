@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // flow is a run of batches through a ring, each element of which is checked.
@@ -26,15 +27,15 @@ type flow struct {
 
 func TestRingFlow(t *testing.T) {
 	for _, f := range []flow{
-		{slots: 1, batches: 1000, streams: 1, group: 1},
-		{slots: 1, batches: 1000, streams: 3, group: 1},
-		{slots: 2, batches: 2000, streams: 2, group: 2},
-		{slots: 3, batches: 2000, streams: 2, group: 2},
-		{slots: 3, batches: 2000, streams: 4, group: 3},
-		{slots: 8, batches: 5000, streams: 1, group: 1},
-		{slots: 8, batches: 2000, streams: 3, group: 5},
-		{slots: 3, batches: 1000, streams: 2, group: 2, producing: 100 * time.Microsecond},
-		{slots: 3, batches: 1000, streams: 2, group: 2, consuming: 100 * time.Microsecond},
+		{slots: 1, batches: 400, streams: 1, group: 1},
+		{slots: 1, batches: 400, streams: 3, group: 1},
+		{slots: 2, batches: 600, streams: 2, group: 2},
+		{slots: 3, batches: 600, streams: 2, group: 2},
+		{slots: 3, batches: 600, streams: 4, group: 3},
+		{slots: 8, batches: 1500, streams: 1, group: 1},
+		{slots: 8, batches: 600, streams: 3, group: 5},
+		{slots: 3, batches: 400, streams: 2, group: 2, producing: 100 * time.Microsecond},
+		{slots: 3, batches: 400, streams: 2, group: 2, consuming: 100 * time.Microsecond},
 	} {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			d := newDuo(t)
@@ -47,9 +48,9 @@ func (f flow) run(t *testing.T, d *duo) {
 	const length = 64
 	p, c := d.ring(t, f.slots, length)
 	x := newSource(t, d.a, length)
-	sent := started(func() error { return f.produce(d, p, x, d.a.streams(t, f.streams)) })
+	sent := testgpu.Go(func() error { return f.produce(d, p, x, d.a.streams(t, f.streams)) })
 	require.NoError(t, f.consume(t, d, c, x, d.b.streams(t, f.streams)))
-	require.NoError(t, toldBy(t, sent))
+	require.NoError(t, testgpu.Receive(t, sent))
 	require.NoError(t, p.Close())
 	_, err := c.Next(t.Context(), d.b.stream) // too early, perhaps
 	if err != nil {
@@ -249,5 +250,5 @@ func TestRingsBothWays(t *testing.T) {
 	require.NoError(t, q.Close())
 	require.NoError(t, c.Close())
 	require.NoError(t, e.Close())
-	becomes(t, func() bool { return d.a.live() == 50 && d.b.live() == 50 })
+	testgpu.WaitUntil(t, func() bool { return d.a.live() == 50 && d.b.live() == 50 })
 }

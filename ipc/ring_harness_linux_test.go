@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // duo are two simulated processes with a session, in which the simulation's processes
@@ -80,7 +81,7 @@ func (d *duo) end(t *testing.T) {
 		d.gpu.Check(t)
 		for _, e := range []*end{d.a, d.b} {
 			if !d.dead[e] {
-				becomes(t, func() bool { return e.drv.Stats() == cuda.Stats{} })
+				testgpu.WaitUntil(t, func() bool { return e.drv.Stats() == cuda.Stats{} })
 			}
 		}
 	}
@@ -102,13 +103,13 @@ func (d *duo) ring(t *testing.T, slots, length int) (*Producer[uint32], *Consume
 
 func newTestRing(t *testing.T, a, b *end, name string, slots, length int) (p *Producer[uint32], c *Consumer[uint32]) {
 	t.Helper()
-	made := started(func() (err error) {
+	made := testgpu.Go(func() (err error) {
 		p, err = NewProducer[uint32](context.Background(), a.Session, a.dev, name, slots, length)
 		return err
 	})
 	c, err := NewConsumer[uint32](within(t, 10*time.Second), b.Session, b.drv, name)
 	require.NoError(t, err)
-	require.NoError(t, toldBy(t, made))
+	require.NoError(t, testgpu.Receive(t, made))
 	t.Cleanup(func() {
 		if t.Failed() { // it may have left what no Close returns from
 			a.sim.Kill()
@@ -257,7 +258,7 @@ func (x took) has(t testing.TB, value uint32) {
 // finishes wants f to return within a few seconds, and says what it returned.
 func finishes(t testing.TB, f func() error) error {
 	t.Helper()
-	return toldBy(t, started(f))
+	return testgpu.Receive(t, testgpu.Go(f))
 }
 
 // runs wants a stream, and its device, to come to their ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // utter sends a message of the first ring, "r", as an end of it would.
@@ -114,17 +115,17 @@ func TestRingHostileCountersWithoutFile(t *testing.T) {
 	require.NoError(t, d.a.offerNamed(hostileMemory, x))
 	require.NoError(t, x.Close())
 	d.a.utter(t, ringMessage{Setup: &ringSetup{Slots: 2, Length: 4, Element: 4, Counters: true}}, true)
-	made := started(func() error {
+	made := testgpu.Go(func() error {
 		_, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 		return err
 	})
-	becomes(t, func() bool { // before, what is said of the ring is for nobody
+	testgpu.WaitUntil(t, func() bool { // before, what is said of the ring is for nobody
 		d.b.rings.mu.Lock()
 		defer d.b.rings.mu.Unlock()
 		return len(d.b.rings.open) == 1
 	})
 	d.a.utter(t, ringMessage{Ready: &ringReady{Counters: true}}, true)
-	require.ErrorIs(t, toldBy(t, made), cuda.ErrInvalid)
+	require.ErrorIs(t, testgpu.Receive(t, made), cuda.ErrInvalid)
 }
 
 func TestRingHostileAnswers(t *testing.T) {
@@ -137,23 +138,23 @@ func TestRingHostileAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDuo(t)
-			made := started(func() error {
+			made := testgpu.Go(func() error {
 				_, err := NewProducer[uint32](within(t, 5*time.Second), d.a.Session, d.a.dev, "r", 2, 4)
 				return err
 			})
-			becomes(t, func() bool {
+			testgpu.WaitUntil(t, func() bool {
 				d.b.mu.Lock()
 				defer d.b.mu.Unlock()
 				return d.b.remotes[hostileMemory] != nil
 			})
 			d.b.utter(t, m, false)
-			err := toldBy(t, made)
+			err := testgpu.Receive(t, made)
 			require.Error(t, err)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			if name == "refused" {
 				require.ErrorContains(t, err, "a reason")
 			}
-			becomes(t, func() bool { return d.a.drv.Stats() == cuda.Stats{Streams: 1} })
+			testgpu.WaitUntil(t, func() bool { return d.a.drv.Stats() == cuda.Stats{Streams: 1} })
 		})
 	}
 }
@@ -221,11 +222,11 @@ func TestRingHostileEnd(t *testing.T) {
 				take(t, c, d.b.stream).has(t, n)
 			}
 			d.a.utter(t, ringMessage{End: &n}, true)
-			x, err := c.Next(within(t, soon), d.b.stream)
+			x, err := c.Next(within(t, testgpu.Soon), d.b.stream)
 			if err == nil { // it is not heard yet, or is possible
 				require.NoError(t, x.Release(d.b.stream))
-				time.Sleep(soon)
-				require.Error(t, x.Confirm(within(t, soon)), "it never came")
+				time.Sleep(testgpu.Soon)
+				require.Error(t, x.Confirm(within(t, testgpu.Soon)), "it never came")
 				d.kill(d.a)
 				require.Error(t, x.Confirm(within(t, 5*time.Second)))
 			}
@@ -253,15 +254,15 @@ func TestRingHostileCounters(t *testing.T) {
 				}
 			}
 			for range 4 { // whatever comes of it, nothing blocks longer than it may
-				if b, err := c.Next(within(t, soon), d.b.stream); err == nil {
+				if b, err := c.Next(within(t, testgpu.Soon), d.b.stream); err == nil {
 					_ = b.Release(d.b.stream)
-					_ = b.Confirm(within(t, soon))
+					_ = b.Confirm(within(t, testgpu.Soon))
 				}
-				if s, err := p.Next(within(t, soon), d.a.stream); err == nil {
+				if s, err := p.Next(within(t, testgpu.Soon), d.a.stream); err == nil {
 					_ = s.Send(d.a.stream)
 				}
 			}
-			_ = p.Flush(within(t, soon))
+			_ = p.Flush(within(t, testgpu.Soon))
 			require.NoError(t, p.Close())
 			require.NoError(t, finishes(t, c.Close))
 			d.b.runs(t)

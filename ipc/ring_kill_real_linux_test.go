@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // mostDelay is how long a survivor may take to notice.
@@ -124,7 +125,7 @@ func (v *survivor) round(t testing.TB, role string, session *Session, kill func(
 
 	killed := kill()
 	for range count {
-		e := toldBy(t, waits)
+		e := testgpu.Receive(t, waits)
 		if when == after && (e.what == "event" || e.what == "wait alive") {
 			require.NoError(t, e.err, "the event was done")
 			continue
@@ -150,7 +151,7 @@ func (v *survivor) round(t testing.TB, role string, session *Session, kill func(
 	for _, f := range []func() error{ring.Close, pending.Close, session.Close, stream.Close, other.Close} {
 		require.NoError(t, finishes(t, f))
 	}
-	becomes(t, func() bool { return v.drv.Stats() == before_ })
+	testgpu.WaitUntil(t, func() bool { return v.drv.Stats() == before_ })
 	v.delays["all given back"] = append(v.delays["all given back"], time.Since(killed))
 }
 
@@ -190,7 +191,7 @@ func roles() (all []string) {
 // PURECUDA_TEST_ROUNDS says how often; by default a hundred times, or as often as goes
 // in 100 seconds.
 func TestRingKillReal(t *testing.T) {
-	drv := ringDriver(t)
+	drv := testgpu.RealDriver(t)
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	rounds, limit := 100, 100*time.Second
@@ -209,10 +210,10 @@ func TestRingKillReal(t *testing.T) {
 		v.round(t, role, child.session, func() time.Time {
 			now := time.Now()
 			require.NoError(t, child.cmd.Process.Kill())
-			waited = started(child.cmd.Wait)
+			waited = testgpu.Go(child.cmd.Wait)
 			return now
 		})
-		require.Error(t, toldBy(t, waited))
+		require.Error(t, testgpu.Receive(t, waited))
 		require.Empty(t, child.said.String(), "the child was killed before it could fail")
 		if t.Failed() {
 			t.Fatalf("round %d, a %s", done, role)
@@ -231,7 +232,7 @@ func TestRingKillSimulated(t *testing.T) {
 			d := newDuo(t)
 			v := newSurvivor(t, d.a.drv, d.a.dev)
 			has := make(chan io.Closer, 1)
-			died := started(func() error {
+			died := testgpu.Go(func() error {
 				return victim(context.Background(), role, d.b.drv, d.b.dev, d.b.Session, func(ring io.Closer) { has <- ring })
 			})
 			v.round(t, role, d.a.Session, func() time.Time {
@@ -241,7 +242,7 @@ func TestRingKillSimulated(t *testing.T) {
 				time.AfterFunc(30*time.Millisecond, d.b.sim.Kill)
 				return now
 			})
-			err := toldBy(t, died)
+			err := testgpu.Receive(t, died)
 			if err != nil {
 				require.False(t, errors.Is(err, context.DeadlineExceeded), fmt.Sprint(err))
 			}

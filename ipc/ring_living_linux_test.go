@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // While the consumer lives and works on a batch, nothing lets the producer's stream
@@ -22,21 +23,21 @@ func TestRingLivingConsumerKeepsItsBatch(t *testing.T) {
 	}{
 		{"producer and its session closed", func(t *testing.T, d *duo, p *Producer[uint32]) <-chan error {
 			require.NoError(t, p.Close())
-			return started(d.a.Session.Close)
+			return testgpu.Go(d.a.Session.Close)
 		}},
 		{"producer closed, its session shut down", func(t *testing.T, d *duo, p *Producer[uint32]) <-chan error {
 			require.NoError(t, p.Close())
-			return started(func() error { return d.a.Session.Shutdown(context.Background()) })
+			return testgpu.Go(func() error { return d.a.Session.Shutdown(context.Background()) })
 		}},
 		{"producer's session shut down", func(t *testing.T, d *duo, _ *Producer[uint32]) <-chan error {
-			return started(func() error { return d.a.Session.Shutdown(context.Background()) })
+			return testgpu.Go(func() error { return d.a.Session.Shutdown(context.Background()) })
 		}},
 		{"consumer's session closed", func(t *testing.T, d *duo, _ *Producer[uint32]) <-chan error {
-			return started(d.b.Session.Close)
+			return testgpu.Go(d.b.Session.Close)
 		}},
 		{"connection broken", func(t *testing.T, d *duo, _ *Producer[uint32]) <-chan error {
 			d.a.abandon()
-			return started(func() error { return nil })
+			return testgpu.Go(func() error { return nil })
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -56,9 +57,9 @@ func TestRingLivingConsumerKeepsItsBatch(t *testing.T) {
 
 			over := test.end(t, d, p)
 			// A consumer says goodbye only when its device is done.
-			becomes(t, func() bool { return isClosed(d.b.Session.Done()) || c.ring.isClosed() })
+			testgpu.WaitUntil(t, func() bool { return isClosed(d.b.Session.Done()) || c.ring.isClosed() })
 			for range 5 {
-				time.Sleep(soon / 2)
+				time.Sleep(testgpu.Soon / 2)
 				ran, err := d.a.stream.Query()
 				require.NoError(t, err)
 				require.False(t, ran, "the producer's stream went on")
@@ -71,7 +72,7 @@ func TestRingLivingConsumerKeepsItsBatch(t *testing.T) {
 			d.a.runs(t)
 			require.NoError(t, finishes(t, c.Close))
 			require.NoError(t, p.Close())
-			require.NoError(t, toldBy(t, over))
+			require.NoError(t, testgpu.Receive(t, over))
 			if test.name == "connection broken" { // only its death says that it is done
 				d.kill(d.b)
 			}
@@ -100,7 +101,7 @@ func TestRingCloseEndsNext(t *testing.T) {
 						if counted { // the host may be ahead by one round
 							send(t, p, d.a.stream, 2)
 						}
-						next = started(func() error {
+						next = testgpu.Go(func() error {
 							_, err := p.Next(context.Background(), d.a.stream)
 							return err
 						})
@@ -108,17 +109,17 @@ func TestRingCloseEndsNext(t *testing.T) {
 						if counted {
 							take(t, c, d.b.stream)
 						}
-						next = started(func() error {
+						next = testgpu.Go(func() error {
 							_, err := c.Next(context.Background(), d.b.stream)
 							return err
 						})
 					}
-					silent(t, next)
+					testgpu.NotReady(t, next)
 					if session {
 						end = e.Session.Close
 					}
 					require.NoError(t, finishes(t, end))
-					require.ErrorIs(t, toldBy(t, next), cuda.ErrClosed)
+					require.ErrorIs(t, testgpu.Receive(t, next), cuda.ErrClosed)
 					require.NoError(t, finishes(t, c.Close))
 					require.NoError(t, p.Close())
 					d.a.runs(t)
@@ -145,9 +146,9 @@ func TestRingsClosedByTheirSessions(t *testing.T) {
 		}
 		require.NoError(t, finishes(t, d.a.Session.Close))
 		require.NoError(t, finishes(t, d.b.Session.Close))
-		becomes(t, func() bool { return len(goroutines()) <= running })
+		testgpu.WaitUntil(t, func() bool { return len(goroutines()) <= running })
 		for _, e := range []*end{d.a, d.b} {
-			becomes(t, func() bool {
+			testgpu.WaitUntil(t, func() bool {
 				s := e.drv.Stats()
 				return s.Streams == 1 && s.Buffers == 0
 			})
@@ -162,7 +163,7 @@ func TestRingFlushBehindAGap(t *testing.T) {
 	first, err := p.Next(t.Context(), d.a.stream)
 	require.NoError(t, err)
 	send(t, p, d.a.stream, 1)
-	require.ErrorIs(t, p.Flush(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, p.Flush(within(t, testgpu.Soon)), context.DeadlineExceeded)
 
 	s := d.b.streams(t, 2)
 	zero := take(t, c, s[0]) // waits

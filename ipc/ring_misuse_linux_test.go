@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestRingArguments(t *testing.T) {
@@ -54,7 +55,7 @@ func TestRingArguments(t *testing.T) {
 	require.Equal(t, 2, p.Slots())
 	require.Equal(t, 2, c.Slots())
 	require.Same(t, d.b.dev, c.Device())
-	becomes(t, func() bool { return d.a.drv.Stats().Buffers == 2 }) // this ring's, and the offer of it
+	testgpu.WaitUntil(t, func() bool { return d.a.drv.Stats().Buffers == 2 }) // this ring's, and the offer of it
 }
 
 // A name of the greatest length fits with every number that a ring can get.
@@ -85,46 +86,46 @@ func TestRingStreams(t *testing.T) {
 // More memory than there is: the consumer is told too, and the name can be used again.
 func TestRingTooLarge(t *testing.T) {
 	d := newDuo(t)
-	made := started(func() error {
+	made := testgpu.Go(func() error {
 		_, err := NewConsumer[uint32](context.Background(), d.b.Session, d.b.drv, "r")
 		return err
 	})
 	d.b.wants(t, "r") // before, what is said of the ring is for nobody
 	_, err := NewProducer[uint32](t.Context(), d.a.Session, d.a.dev, "r", 1, math.MaxInt32)
 	require.ErrorIs(t, err, driver.ErrorOutOfMemory)
-	require.Error(t, toldBy(t, made))
+	require.Error(t, testgpu.Receive(t, made))
 	freed(t, d)
 	again(t, d)
 }
 
 func TestRingWrongElements(t *testing.T) {
 	d := newDuo(t)
-	made := started(func() error {
+	made := testgpu.Go(func() error {
 		_, err := NewProducer[uint32](within(t, 10*time.Second), d.a.Session, d.a.dev, "r", 2, 4)
 		return err
 	})
 	_, err := NewConsumer[uint64](within(t, 10*time.Second), d.b.Session, d.b.drv, "r")
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "4 bytes, and not 8")
-	err = toldBy(t, made)
+	err = testgpu.Receive(t, made)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "4 bytes, and not 8")
-	becomes(t, func() bool { return d.a.live() == 0 && d.b.live() == 0 })
+	testgpu.WaitUntil(t, func() bool { return d.a.live() == 0 && d.b.live() == 0 })
 }
 
 func TestRingOfAnotherName(t *testing.T) {
 	d := newDuo(t)
-	made := started(func() error {
+	made := testgpu.Go(func() error {
 		_, err := NewProducer[uint32](within(t, 50*time.Millisecond), d.a.Session, d.a.dev, "one", 2, 4)
 		return err
 	})
 	_, err := NewConsumer[uint32](within(t, 50*time.Millisecond), d.b.Session, d.b.drv, "other")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "other")
-	err = toldBy(t, made)
+	err = testgpu.Receive(t, made)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "one")
-	becomes(t, func() bool { return d.a.live() == 0 && d.b.live() == 0 })
+	testgpu.WaitUntil(t, func() bool { return d.a.live() == 0 && d.b.live() == 0 })
 }
 
 func TestRingMisuse(t *testing.T) {
@@ -237,7 +238,7 @@ func TestRingNameInUse(t *testing.T) {
 				_, err = NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 			}
 			require.ErrorIs(t, err, cuda.ErrInvalid)
-			time.Sleep(soon)
+			time.Sleep(testgpu.Soon)
 			for n := range uint32(10) {
 				send(t, p, d.a.stream, n)
 				take(t, c, d.b.stream).has(t, n)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // The device keeps the order, whatever the hosts do.
@@ -19,17 +20,17 @@ func TestRingOrder(t *testing.T) {
 	release := d.hold(t, a)
 	send(t, p, a, 7)
 	x := take(t, c, b)
-	confirmed := started(func() error { return x.Confirm(context.Background()) })
-	silent(t, confirmed)
+	confirmed := testgpu.Go(func() error { return x.Confirm(context.Background()) })
+	testgpu.NotReady(t, confirmed)
 	done, err := x.there.Query()
 	require.NoError(t, err)
 	require.False(t, done, "the consumer's stream has passed the wait")
-	flushed := started(func() error { return p.Flush(context.Background()) })
-	silent(t, flushed)
+	flushed := testgpu.Go(func() error { return p.Flush(context.Background()) })
+	testgpu.NotReady(t, flushed)
 	release()
-	require.NoError(t, toldBy(t, confirmed))
+	require.NoError(t, testgpu.Receive(t, confirmed))
 	x.has(t, 7)
-	require.NoError(t, toldBy(t, flushed))
+	require.NoError(t, testgpu.Receive(t, flushed))
 
 	// The other way: the producer comes round to a slot that is in use.
 	send(t, p, a, 8)
@@ -47,7 +48,7 @@ func TestRingOrder(t *testing.T) {
 	require.NoError(t, batch.Release(b))
 	send(t, p, a, 10)
 	send(t, p, a, 11) // over 9, if nothing kept it
-	time.Sleep(soon)
+	time.Sleep(testgpu.Soon)
 	done, err = a.Query()
 	require.NoError(t, err)
 	require.False(t, done, "the producer's stream has passed the wait")
@@ -76,7 +77,7 @@ func TestRingReleasedOnAnotherStream(t *testing.T) {
 	require.NoError(t, other.WaitEvent(e))
 	require.NoError(t, batch.Release(other))
 	send(t, p, a, 2)
-	time.Sleep(soon)
+	time.Sleep(testgpu.Soon)
 	done, err := a.Query()
 	require.NoError(t, err)
 	require.False(t, done)
@@ -95,7 +96,7 @@ func TestRingHostsAreAhead(t *testing.T) {
 	for range slots { // nothing is sent yet
 		batches = append(batches, take(t, c, b))
 	}
-	_, err := c.Next(within(t, soon), b)
+	_, err := c.Next(within(t, testgpu.Soon), b)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	for n := range uint32(slots) {
 		send(t, p, a, n)
@@ -114,7 +115,7 @@ func TestRingHostsAreAhead(t *testing.T) {
 	for n := range uint32(slots) { // waits on the device for what b has not released
 		send(t, p, a, 2*slots+n)
 	}
-	_, err = p.Next(within(t, soon), a)
+	_, err = p.Next(within(t, testgpu.Soon), a)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	release()
 	for n, x := range batches {
@@ -135,24 +136,24 @@ func TestRingCancelled(t *testing.T) {
 	cancel()
 	release := d.hold(t, a)
 	send(t, p, a, 1)
-	require.ErrorIs(t, p.Flush(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, p.Flush(within(t, testgpu.Soon)), context.DeadlineExceeded)
 	require.ErrorIs(t, p.Flush(over), context.Canceled)
 	x := take(t, c, b)
-	require.ErrorIs(t, x.Confirm(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, x.Confirm(within(t, testgpu.Soon)), context.DeadlineExceeded)
 	require.ErrorIs(t, x.Confirm(over), context.Canceled)
-	_, err := c.Next(within(t, soon), b)
+	_, err := c.Next(within(t, testgpu.Soon), b)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	send(t, p, a, 2)
-	_, err = p.Next(within(t, soon), a)
+	_, err = p.Next(within(t, testgpu.Soon), a)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "ring produce")
 
 	// Another goroutine that has the turn can be waited for no longer than ctx says.
-	first := started(func() error { _, err := p.Next(within(t, 500*time.Millisecond), a); return err })
-	becomes(t, func() bool { return len(p.ring.turn) == 1 })
-	_, err = p.Next(within(t, soon), a)
+	first := testgpu.Go(func() error { _, err := p.Next(within(t, 10*testgpu.Soon), a); return err })
+	testgpu.WaitUntil(t, func() bool { return len(p.ring.turn) == 1 })
+	_, err = p.Next(within(t, testgpu.Soon), a)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, toldBy(t, first), context.DeadlineExceeded)
+	require.ErrorIs(t, testgpu.Receive(t, first), context.DeadlineExceeded)
 
 	release()
 	x.has(t, 1)

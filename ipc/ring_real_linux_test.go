@@ -15,22 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
-
-// ringDriver opens the real driver. CUDA_TEST_REQUIRE_GPU=1 turns a missing one into a
-// failure.
-func ringDriver(t testing.TB) *cuda.Driver {
-	t.Helper()
-	drv, err := cuda.Open(nil)
-	if err == nil && drv.DeviceCount() > 0 {
-		return drv
-	}
-	if os.Getenv("CUDA_TEST_REQUIRE_GPU") == "1" {
-		t.Fatalf("CUDA_TEST_REQUIRE_GPU=1, but there is no GPU: %v", err)
-	}
-	t.Skip("no GPU here")
-	return nil
-}
 
 // ringChildEnv tells a child what it is to be, and the socket: "role|socket".
 const ringChildEnv = "PURECUDA_TEST_RING"
@@ -71,7 +57,7 @@ func TestRingChild(t *testing.T) {
 	if !ok {
 		t.Skip("runs as a child of other tests")
 	}
-	drv := ringDriver(t)
+	drv := testgpu.RealDriver(t)
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	ctx := within(t, 5*time.Minute)
@@ -112,7 +98,7 @@ func wordsOf(length int) []uint32 {
 // TestRingReal sends many batches to another process, which checks every byte, and
 // then measures.
 func TestRingReal(t *testing.T) {
-	drv := ringDriver(t)
+	drv := testgpu.RealDriver(t)
 	dev, err := drv.OpenDevice(0)
 	require.NoError(t, err)
 	before := drv.Stats()
@@ -125,16 +111,16 @@ func TestRingReal(t *testing.T) {
 	}
 	require.NoError(t, errors.Join(child.cmd.Wait(), err), "the child says: %s", &child.said)
 	require.NoError(t, closeErr)
-	becomes(t, func() bool { return drv.Stats() == before })
+	testgpu.WaitUntil(t, func() bool { return drv.Stats() == before })
 }
 
 // The same between simulated processes, so that the test itself is tested.
 func TestRingRealSimulated(t *testing.T) {
 	d := newDuo(t)
 	v := volume{[]int{2, 3}, 100, 64, 20, 128}
-	consumed := started(func() error { return v.consume(context.Background(), d.b.drv, d.b.dev, d.b.Session) })
+	consumed := testgpu.Go(func() error { return v.consume(context.Background(), d.b.drv, d.b.dev, d.b.Session) })
 	require.NoError(t, v.produce(within(t, 10*time.Second), t, d.a.dev, d.a.Session))
-	require.NoError(t, toldBy(t, consumed))
+	require.NoError(t, testgpu.Receive(t, consumed))
 	freed(t, d)
 }
 

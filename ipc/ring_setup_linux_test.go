@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // waiting counts the rings that wait for a consumer at e.
@@ -24,7 +25,7 @@ func (e *end) waiting() int {
 // wants waits until a consumer at e waits for a producer.
 func (e *end) wants(t testing.TB, name string) {
 	t.Helper()
-	becomes(t, func() bool {
+	testgpu.WaitUntil(t, func() bool {
 		e.rings.mu.Lock()
 		defer e.rings.mu.Unlock()
 		return e.rings.wanted[name] != nil
@@ -34,7 +35,7 @@ func (e *end) wants(t testing.TB, name string) {
 // produces begins to make a producer.
 func (e *end) produces(ctx context.Context, name string) (made <-chan error, p **Producer[uint32]) {
 	p = new(*Producer[uint32])
-	made = started(func() (err error) {
+	made = testgpu.Go(func() (err error) {
 		*p, err = NewProducer[uint32](ctx, e.Session, e.dev, name, 2, 8)
 		return err
 	})
@@ -49,11 +50,11 @@ func TestRingSetupIsLeftToTheNextConsumer(t *testing.T) {
 	require.False(t, found)
 	require.True(t, ok)
 	made, p := d.a.produces(context.Background(), "r")
-	becomes(t, func() bool { return len(r.heard) == 1 })
+	testgpu.WaitUntil(t, func() bool { return len(r.heard) == 1 })
 	r.abandon()
 	c, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 	require.NoError(t, err)
-	require.NoError(t, toldBy(t, made))
+	require.NoError(t, testgpu.Receive(t, made))
 	send(t, *p, d.a.stream, 1)
 	take(t, c, d.b.stream).has(t, 1)
 	require.NoError(t, c.Close())
@@ -70,10 +71,10 @@ func TestRingSetupThatBothGiveUp(t *testing.T) {
 	require.True(t, ok)
 	ctx, cancel := context.WithCancel(t.Context())
 	made, _ := d.a.produces(ctx, "r")
-	becomes(t, func() bool { return len(r.heard) == 1 })
+	testgpu.WaitUntil(t, func() bool { return len(r.heard) == 1 })
 	cancel()
-	require.ErrorIs(t, toldBy(t, made), context.Canceled)
-	becomes(t, func() bool { return len(r.heard) == 2 })
+	require.ErrorIs(t, testgpu.Receive(t, made), context.Canceled)
+	testgpu.WaitUntil(t, func() bool { return len(r.heard) == 2 })
 	r.abandon()
 	require.Zero(t, d.b.waiting())
 	again(t, d)
@@ -106,7 +107,7 @@ func TestRingSetupHeardWhileClosing(t *testing.T) {
 func TestRingSetupTakenWithoutTime(t *testing.T) {
 	d := newDuo(t)
 	made, p := d.a.produces(context.Background(), "r")
-	becomes(t, func() bool { return d.b.waiting() == 1 })
+	testgpu.WaitUntil(t, func() bool { return d.b.waiting() == 1 })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	c, err := NewConsumer[uint32](over, d.b.Session, d.b.drv, "r")
@@ -115,7 +116,7 @@ func TestRingSetupTakenWithoutTime(t *testing.T) {
 		c, err = NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 		require.NoError(t, err)
 	}
-	require.NoError(t, toldBy(t, made))
+	require.NoError(t, testgpu.Receive(t, made))
 	require.NoError(t, c.Close())
 	require.NoError(t, (*p).Close())
 	freed(t, d)
@@ -134,7 +135,7 @@ func TestRingSetupAndConsumersThatGiveUp(t *testing.T) {
 			c, err = NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 			require.NoError(t, err)
 		}
-		require.NoError(t, toldBy(t, made))
+		require.NoError(t, testgpu.Receive(t, made))
 		require.NoError(t, c.Close())
 		require.NoError(t, (*p).Close())
 		freed(t, d)
@@ -150,7 +151,7 @@ func TestRingSetupTriedAgain(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	becomes(t, func() bool { return d.b.waiting() == 0 })
+	testgpu.WaitUntil(t, func() bool { return d.b.waiting() == 0 })
 	freed(t, d)
 	require.NoError(t, d.a.Err())
 	require.NoError(t, d.b.Err())
@@ -171,9 +172,9 @@ func TestRingSetupFailsAtTheConsumerLate(t *testing.T) {
 	_, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 	require.Error(t, err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	err = toldBy(t, made)
+	err = testgpu.Receive(t, made)
 	if err == nil { // it was done before the consumer
-		toldBy(t, (*p).ring.halt.Done())
+		testgpu.Receive(t, (*p).ring.halt.Done())
 		_, err = (*p).Next(t.Context(), d.a.stream)
 		require.NoError(t, (*p).Close())
 	}
@@ -191,7 +192,7 @@ func TestRingSetupTooManyWait(t *testing.T) {
 		m, _ := d.a.produces(ctx, fmt.Sprint("ring ", i))
 		made = append(made, m)
 	}
-	becomes(t, func() bool { return d.b.waiting() == maxSetups })
+	testgpu.WaitUntil(t, func() bool { return d.b.waiting() == maxSetups })
 	_, err := NewProducer[uint32](within(t, 5*time.Second), d.a.Session, d.a.dev, "one more", 2, 8)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "64 other rings wait for a consumer already")
@@ -199,14 +200,14 @@ func TestRingSetupTooManyWait(t *testing.T) {
 	c, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "ring 0")
 	require.NoError(t, err)
 	closes(t, c)
-	require.NoError(t, toldBy(t, made[0]))
+	require.NoError(t, testgpu.Receive(t, made[0]))
 	m, _ := d.a.produces(ctx, "one more")
-	becomes(t, func() bool { return d.b.waiting() == maxSetups })
+	testgpu.WaitUntil(t, func() bool { return d.b.waiting() == maxSetups })
 	cancel()
 	for _, m := range append(made[1:], m) {
-		require.ErrorIs(t, toldBy(t, m), context.Canceled)
+		require.ErrorIs(t, testgpu.Receive(t, m), context.Canceled)
 	}
-	becomes(t, func() bool { return d.b.waiting() == 0 })
+	testgpu.WaitUntil(t, func() bool { return d.b.waiting() == 0 })
 }
 
 // Junk for rings that are being taken or given up blocks neither a consumer nor its
@@ -221,7 +222,7 @@ func TestRingSetupAmongJunk(t *testing.T) {
 			require.NoError(t, d.a.sendTo(ringsChannel, payload, nil))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		flooded := started(func() error {
+		flooded := testgpu.Go(func() error {
 			for n := 0; n < 1000 && ctx.Err() == nil; n++ {
 				if d.a.sendTo(ringsChannel, fmt.Appendf(nil, `{"ring":%d,"producer":true}`, junk+n%9), nil) != nil {
 					time.Sleep(time.Millisecond) // too much is on its way
@@ -230,12 +231,12 @@ func TestRingSetupAmongJunk(t *testing.T) {
 			return nil
 		})
 		err := finishes(t, func() error {
-			_, err := NewConsumer[uint32](within(t, 2*soon), d.b.Session, d.b.drv, "r")
+			_, err := NewConsumer[uint32](within(t, 2*testgpu.Soon), d.b.Session, d.b.drv, "r")
 			return err
 		})
 		require.Error(t, err)
 		cancel()
-		require.NoError(t, toldBy(t, flooded))
+		require.NoError(t, testgpu.Receive(t, flooded))
 		require.NoError(t, d.b.Err())
 		p, c := newTestRing(t, d.a, d.b, "another", 2, 4)
 		send(t, p, d.a.stream, 1)

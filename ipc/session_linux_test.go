@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestOfferAndAttach(t *testing.T) {
@@ -49,15 +50,15 @@ func TestAttachWaitsForTheOffer(t *testing.T) {
 		y, _ := Buffer[float32](context.Background(), b.Session, b.drv, "late")
 		result <- y
 	}()
-	silent(t, result)
+	testgpu.NotReady(t, result)
 	x := a.memory(t, 1)
 	require.NoError(t, a.Offer("other", x))
-	silent(t, result)
+	testgpu.NotReady(t, result)
 	require.NoError(t, a.Offer("late", x))
-	require.Equal(t, []float32{1}, b.read(t, toldBy(t, result)))
+	require.Equal(t, []float32{1}, b.read(t, testgpu.Receive(t, result)))
 	require.NoError(t, x.Close())
 
-	_, err := b.Event(within(t, soon), b.drv, "never")
+	_, err := b.Event(within(t, testgpu.Soon), b.drv, "never")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, `"never"`)
 	require.ErrorContains(t, err, "has not offered it")
@@ -148,13 +149,13 @@ func TestAttachTwice(t *testing.T) {
 	require.NoError(t, a.Offer("x", x))
 	require.NoError(t, x.Close())
 	one, two := b.attach(t, "x"), b.attach(t, "x")
-	withdrawn := started(func() error { return a.Withdraw(context.Background(), "x") })
-	toldBy(t, b.Withdrawn("x"))
+	withdrawn := testgpu.Go(func() error { return a.Withdraw(context.Background(), "x") })
+	testgpu.Receive(t, b.Withdrawn("x"))
 	require.NoError(t, one.Close())
-	silent(t, withdrawn)
+	testgpu.NotReady(t, withdrawn)
 	require.Equal(t, []float32{1}, b.read(t, two))
 	require.NoError(t, two.Close())
-	require.NoError(t, toldBy(t, withdrawn))
+	require.NoError(t, testgpu.Receive(t, withdrawn))
 	require.Zero(t, a.live(), "it is freed when Withdraw returns")
 }
 
@@ -246,7 +247,7 @@ func TestOrdersOfClosing(t *testing.T) {
 					require.Equal(t, []float32{1}, b.read(t, s.y), "after %s", name)
 				}
 			}
-			becomes(t, func() bool { return a.live() == 0 && b.live() == 0 })
+			testgpu.WaitUntil(t, func() bool { return a.live() == 0 && b.live() == 0 })
 			require.NoError(t, a.Shutdown(t.Context()))
 			require.NoError(t, b.Shutdown(t.Context()))
 		})
@@ -261,9 +262,9 @@ func TestOrdersOfClosing(t *testing.T) {
 			a.attach(t, "y")
 			require.NoError(t, x.Close())
 			require.NoError(t, y.Close())
-			one, other := started(func() error { return a.Shutdown(context.Background()) }), started(func() error { return b.Shutdown(context.Background()) })
-			require.NoError(t, toldBy(t, one))
-			require.NoError(t, toldBy(t, other))
+			one, other := testgpu.Go(func() error { return a.Shutdown(context.Background()) }), testgpu.Go(func() error { return b.Shutdown(context.Background()) })
+			require.NoError(t, testgpu.Receive(t, one))
+			require.NoError(t, testgpu.Receive(t, other))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -19,9 +20,9 @@ func TestImportClosed(t *testing.T) {
 	counting := &ipc.ImportOptions{Closed: func() { calls.Add(1) }}
 	open := func(t *testing.T, p *peers) (*cuda.Event, *cuda.Buffer[uint32]) {
 		calls.Store(0)
-		e, err := ipc.ImportEvent(p.here.drv, exported(t, p.event(t)), counting)
+		e, err := ipc.ImportEvent(p.Here.Driver, exported(t, p.event(t)), counting)
 		require.NoError(t, err)
-		buf, err := ipc.ImportBuffer[uint32](p.here.drv, exported(t, alloc[uint32](t, p.there.dev(), 16)), counting)
+		buf, err := ipc.ImportBuffer[uint32](p.Here.Driver, exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16)), counting)
 		require.NoError(t, err)
 		return e, buf
 	}
@@ -49,7 +50,7 @@ func TestImportClosed(t *testing.T) {
 		calls.Store(0)
 		var all []*cuda.Event
 		for _, opts := range []*ipc.ImportOptions{counting, nil, {}, counting} {
-			e, err := ipc.ImportEvent(p.here.drv, theirs, opts)
+			e, err := ipc.ImportEvent(p.Here.Driver, theirs, opts)
 			require.NoError(t, err)
 			all = append(all, e)
 		}
@@ -59,7 +60,7 @@ func TestImportClosed(t *testing.T) {
 		}
 		p.ledger.requireOpens(t, 1, 0)
 		for n := range 1000 {
-			e, err := ipc.ImportEvent(p.here.drv, theirs, counting)
+			e, err := ipc.ImportEvent(p.Here.Driver, theirs, counting)
 			require.NoError(t, err)
 			want(t, n+1)
 			require.NoError(t, e.Close())
@@ -69,7 +70,7 @@ func TestImportClosed(t *testing.T) {
 		require.NoError(t, all[3].Close())
 		want(t, 2)
 		p.ledger.requireOpens(t, 1, 1)
-		e, err := ipc.ImportEvent(p.here.drv, theirs, counting)
+		e, err := ipc.ImportEvent(p.Here.Driver, theirs, counting)
 		require.NoError(t, err, "it can be opened anew")
 		require.NoError(t, e.Close())
 		want(t, 3)
@@ -81,7 +82,7 @@ func TestImportClosed(t *testing.T) {
 		e, buf := open(t, p)
 		require.NoError(t, e.Close())
 		want(t, 1)
-		s := newStream(t, p.here.dev(), nil)
+		s := testgpu.NewStream(t, p.Here.Device(), nil)
 		g, err := s.Capture(func() error { return cuda.Fill(s, buf, 5) })
 		require.NoError(t, err)
 		x, err := g.Instantiate()
@@ -93,7 +94,7 @@ func TestImportClosed(t *testing.T) {
 		require.NoError(t, s.Synchronize())
 		p.ledger.requireOpens(t, 2, 1)
 		require.NoError(t, x.Close())
-		becomes(t, func() bool { return calls.Load() == 2 })
+		testgpu.WaitUntil(t, func() bool { return calls.Load() == 2 })
 		p.ledger.requireOpens(t, 2, 2)
 	})
 
@@ -101,49 +102,49 @@ func TestImportClosed(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
 		e, buf := open(t, p)
 		require.NoError(t, e.Close())
-		s := newStream(t, p.here.dev(), nil)
-		release := p.gpu.Hold(s)
-		releasedAtEnd(t, release)
+		s := testgpu.NewStream(t, p.Here.Device(), nil)
+		release := p.GPU.Hold(s)
+		testgpu.ReleaseAtEnd(t, release)
 		require.NoError(t, cuda.Fill(s, buf, 5))
-		closing := started(buf.Close)
-		notTold(t, closing)
+		closing := testgpu.Go(buf.Close)
+		testgpu.NotReady(t, closing)
 		want(t, 1)
 		release()
-		require.NoError(t, told(t, closing))
+		require.NoError(t, testgpu.Receive(t, closing))
 		want(t, 2)
 	})
 
 	// The driver waits for the device only with the last who closes the memory.
-	for name, open := range map[string]func(t *testing.T, p *peers, token ipc.Token) (*backend, io.Closer){
-		"as somebody else has it too": func(t *testing.T, p *peers, token ipc.Token) (*backend, io.Closer) {
-			return p.here, importedBuffer[uint32](t, p.here, token)
+	for name, open := range map[string]func(t *testing.T, p *peers, token ipc.Token) (*testgpu.Backend, io.Closer){
+		"as somebody else has it too": func(t *testing.T, p *peers, token ipc.Token) (*testgpu.Backend, io.Closer) {
+			return p.Here, importedBuffer[uint32](t, p.Here, token)
 		},
-		"as somebody else has it by its handle": func(t *testing.T, p *peers, token ipc.Token) (*backend, io.Closer) {
-			other, err := cuda.OpenBuffer[uint8](p.here.dev(), token.Handle, nil)
+		"as somebody else has it by its handle": func(t *testing.T, p *peers, token ipc.Token) (*testgpu.Backend, io.Closer) {
+			other, err := cuda.OpenBuffer[uint8](p.Here.Device(), token.Handle, nil)
 			require.NoError(t, err)
-			return p.here, other
+			return p.Here, other
 		},
-		"as it is one's own": func(t *testing.T, p *peers, token ipc.Token) (*backend, io.Closer) {
-			return p.there, importedBuffer[uint32](t, p.there, token)
+		"as it is one's own": func(t *testing.T, p *peers, token ipc.Token) (*testgpu.Backend, io.Closer) {
+			return p.There, importedBuffer[uint32](t, p.There, token)
 		},
 	} {
 		t.Run("not while work uses the memory, "+name, func(t *testing.T) {
 			p := newPeers(t, cudatest.Config{})
-			token := exported(t, alloc[uint32](t, p.there.dev(), 16))
+			token := exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
 			calls.Store(0)
 			b, other := open(t, p, token)
-			buf, err := ipc.ImportBuffer[uint32](b.drv, token, counting)
+			buf, err := ipc.ImportBuffer[uint32](b.Driver, token, counting)
 			require.NoError(t, err)
-			s, idle := newStream(t, b.dev(), nil), newStream(t, b.dev(), nil)
-			release := hold(t, s)
+			s, idle := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+			release := testgpu.Hold(t, s)
 			require.NoError(t, cuda.Fill(idle, buf, 4))
 			require.NoError(t, idle.Synchronize())
 			require.NoError(t, cuda.Fill(s, buf, 5))
-			closing := started(buf.Close)
-			notTold(t, closing)
+			closing := testgpu.Go(buf.Close)
+			testgpu.NotReady(t, closing)
 			want(t, 0)
 			release()
-			require.NoError(t, told(t, closing))
+			require.NoError(t, testgpu.Receive(t, closing))
 			want(t, 1)
 			require.NoError(t, other.Close())
 			want(t, 1)
@@ -151,12 +152,12 @@ func TestImportClosed(t *testing.T) {
 
 		t.Run("not while a capture goes on, "+name, func(t *testing.T) {
 			p := newPeers(t, cudatest.Config{})
-			token := exported(t, alloc[uint32](t, p.there.dev(), 16))
+			token := exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
 			calls.Store(0)
 			b, other := open(t, p, token)
-			buf, err := ipc.ImportBuffer[uint32](b.drv, token, counting)
+			buf, err := ipc.ImportBuffer[uint32](b.Driver, token, counting)
 			require.NoError(t, err)
-			s := newStream(t, b.dev(), nil)
+			s := testgpu.NewStream(t, b.Device(), nil)
 			require.NoError(t, cuda.Fill(s, buf, 5))
 			amid := int32(-1)
 			g, err := s.Capture(func() error {
@@ -166,7 +167,7 @@ func TestImportClosed(t *testing.T) {
 			})
 			require.NoError(t, err, "it does not end the capture of the stream that has used it")
 			require.Zero(t, amid)
-			becomes(t, func() bool { return calls.Load() == 1 })
+			testgpu.WaitUntil(t, func() bool { return calls.Load() == 1 })
 			require.NoError(t, g.Close())
 			require.NoError(t, other.Close())
 		})
@@ -175,7 +176,7 @@ func TestImportClosed(t *testing.T) {
 	for _, pending := range []bool{false, true} {
 		t.Run(fmt.Sprintf("though the device has failed, work pending: %v", pending), func(t *testing.T) {
 			gpu := cudatest.New(cudatest.Config{})
-			token := exported(t, alloc[uint32](t, opened(t, gpu.NewProcess().API()).dev(), 16))
+			token := exported(t, testgpu.Alloc[uint32](t, testgpu.Open(t, gpu.NewProcess().API()).Device(), 16))
 			drv, err := cuda.OpenDriver(gpu.NewProcess().API())
 			require.NoError(t, err)
 			calls.Store(0)
@@ -188,7 +189,7 @@ func TestImportClosed(t *testing.T) {
 			s, err := all[0].Device().NewStream(nil)
 			require.NoError(t, err)
 			release := gpu.Hold(s)
-			releasedAtEnd(t, release)
+			testgpu.ReleaseAtEnd(t, release)
 			for _, buf := range all {
 				require.NoError(t, cuda.Fill(s, buf, 5))
 			}
@@ -199,14 +200,14 @@ func TestImportClosed(t *testing.T) {
 			}
 			var closing []<-chan error
 			for _, buf := range all {
-				closing = append(closing, started(buf.Close))
+				closing = append(closing, testgpu.Go(buf.Close))
 			}
 			if pending {
-				notTold(t, closing...)
+				testgpu.NotReady(t, closing...)
 				release()
 			}
 			for _, c := range closing {
-				require.ErrorIs(t, told(t, c), cuda.ErrDeviceLost)
+				require.ErrorIs(t, testgpu.Receive(t, c), cuda.ErrDeviceLost)
 			}
 			want(t, 2)
 		})
@@ -217,44 +218,44 @@ func TestImportClosed(t *testing.T) {
 		e, buf := open(t, p)
 		require.NoError(t, e.Close())
 		want(t, 1)
-		far := p.here.devices[1]
-		s, to := newStream(t, far, nil), alloc[uint32](t, far, 16)
-		release := p.gpu.Hold(s)
-		releasedAtEnd(t, release)
+		far := p.Here.Devices[1]
+		s, to := testgpu.NewStream(t, far, nil), testgpu.Alloc[uint32](t, far, 16)
+		release := p.GPU.Hold(s)
+		testgpu.ReleaseAtEnd(t, release)
 		require.NoError(t, cuda.Copy(s, to, buf))
-		closing := started(buf.Close)
-		notTold(t, closing)
+		closing := testgpu.Go(buf.Close)
+		testgpu.NotReady(t, closing)
 		want(t, 1)
 		release()
-		require.NoError(t, told(t, closing))
+		require.NoError(t, testgpu.Receive(t, closing))
 		want(t, 2)
 	})
 
 	t.Run("not while a call is in flight", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
 		theirs := p.event(t)
-		v := &valve{}
-		b := changed(t, p.here, v.fit)
+		v := &testgpu.Valve{}
+		b := testgpu.Modified(t, p.Here, v.Install)
 		calls.Store(0)
-		e, err := ipc.ImportEvent(b.drv, exported(t, theirs), counting)
+		e, err := ipc.ImportEvent(b.Driver, exported(t, theirs), counting)
 		require.NoError(t, err)
-		pass := v.close(t, questions, anyEvent)
-		asked := started(func() error { _, err := e.Query(); return err })
-		becomes(t, func() bool { return v.stopped.Load() == 1 })
+		pass := v.Close(t, testgpu.Queries, testgpu.AnyEvent)
+		asked := testgpu.Go(func() error { _, err := e.Query(); return err })
+		testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() == 1 })
 		require.NoError(t, e.Close())
 		want(t, 0)
 		pass()
-		require.ErrorIs(t, told(t, asked), cuda.ErrClosed)
-		becomes(t, func() bool { return calls.Load() == 1 })
+		require.ErrorIs(t, testgpu.Receive(t, asked), cuda.ErrClosed)
+		testgpu.WaitUntil(t, func() bool { return calls.Load() == 1 })
 	})
 
 	t.Run("of this process's own", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
-		theirs, buf := p.event(t), alloc[uint32](t, p.there.dev(), 16)
+		theirs, buf := p.event(t), testgpu.Alloc[uint32](t, p.There.Device(), 16)
 		calls.Store(0)
-		e, err := ipc.ImportEvent(p.there.drv, exported(t, theirs), counting)
+		e, err := ipc.ImportEvent(p.There.Driver, exported(t, theirs), counting)
 		require.NoError(t, err)
-		words, err := ipc.ImportBuffer[uint32](p.there.drv, exported(t, buf), counting)
+		words, err := ipc.ImportBuffer[uint32](p.There.Driver, exported(t, buf), counting)
 		require.NoError(t, err)
 		require.NoError(t, theirs.Close())
 		require.NoError(t, buf.Close())
@@ -271,16 +272,16 @@ func TestImportClosed(t *testing.T) {
 
 	t.Run("not if the import failed", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
-		token := exported(t, alloc[uint32](t, p.there.dev(), 16))
+		token := exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
 		calls.Store(0)
 		for _, w := range wrongMemory {
 			wrong := token
 			w.change(&wrong)
-			_, err := ipc.ImportBuffer[uint32](p.here.drv, wrong, counting)
+			_, err := ipc.ImportBuffer[uint32](p.Here.Driver, wrong, counting)
 			require.Error(t, err)
 			want(t, 0)
 		}
-		importedBuffer[uint32](t, p.here, token)
+		importedBuffer[uint32](t, p.Here, token)
 		p.ledger.requireOpens(t, p.ledger.closes+1, p.ledger.closes)
 	})
 }
@@ -288,9 +289,9 @@ func TestImportClosed(t *testing.T) {
 // What was imported and forgotten is closed, and its exporter watched no more.
 func TestForgottenImports(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	event, memory := exported(t, p.event(t)), exported(t, alloc[uint32](t, p.there.dev(), 16))
-	api, l := *p.gpu.NewProcess().API(), &ledger{open: map[uint64]int{}}
-	l.fit(&api)
+	event, memory := exported(t, p.event(t)), exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
+	api, l := *p.GPU.NewProcess().API(), &ledger{open: map[uint64]int{}}
+	l.install(&api)
 	drv, err := cuda.OpenDriver(&api)
 	require.NoError(t, err)
 	var calls atomic.Int32
@@ -302,8 +303,8 @@ func TestForgottenImports(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, l.watches())
-	eventually(t, func() bool { return calls.Load() == 6 })
-	becomes(t, func() bool { return drv.Stats() == cuda.Stats{Forgotten: 6} })
+	testgpu.CollectUntil(t, func() bool { return calls.Load() == 6 })
+	testgpu.WaitUntil(t, func() bool { return drv.Stats() == cuda.Stats{Forgotten: 6} })
 	l.requireOpens(t, 2, 2)
-	becomes(t, func() bool { return l.watches() == 0 })
+	testgpu.WaitUntil(t, func() bool { return l.watches() == 0 })
 }

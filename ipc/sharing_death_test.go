@@ -10,23 +10,24 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // mourners begin to wait for e, an imported event that is pending, in every way, in
 // ways that wait for something of this process too, and by WaitAlive.
 func mourners(t *testing.T, e *cuda.Event, local cuda.Waitable, s *cuda.Stream) (all []<-chan error) {
-	return append(waits(t, e),
-		started(func() error { return cuda.WaitAll(t.Context(), e, local) }),
-		started(func() error { return cuda.WaitAll(t.Context(), local, e, e) }),
-		started(func() error {
+	return append(testgpu.Waits(t, e),
+		testgpu.Go(func() error { return cuda.WaitAll(t.Context(), e, local) }),
+		testgpu.Go(func() error { return cuda.WaitAll(t.Context(), local, e, e) }),
+		testgpu.Go(func() error {
 			i, err := cuda.WaitAny(t.Context(), local, e)
 			if i != 1 {
 				t.Errorf("WaitAny: %d, %v", i, err)
 			}
 			return err
 		}),
-		started(func() error { return e.WaitAlive(t.Context(), s) }),
-		started(func() error { return e.WaitAlive(context.Background(), s) }),
+		testgpu.Go(func() error { return e.WaitAlive(t.Context(), s) }),
+		testgpu.Go(func() error { return e.WaitAlive(context.Background(), s) }),
 	)
 }
 
@@ -44,8 +45,8 @@ func bereft(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 		require.ErrorIs(t, err, cuda.ErrPeerGone)
 		require.ErrorContains(t, err, "cuda: stream wait event: ")
 	}
-	for name, wait := range ways {
-		returns(t, func() { require.ErrorIs(t, wait(t.Context(), e), cuda.ErrPeerGone, name) })
+	for name, wait := range testgpu.WaitWays {
+		testgpu.Returns(t, func() { require.ErrorIs(t, wait(t.Context(), e), cuda.ErrPeerGone, name) })
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -57,16 +58,16 @@ func bereft(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 // atPeace wants what an imported event says that was done, or never recorded, when its process died.
 func atPeace(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 	t.Helper()
-	require.True(t, query(t, e))
-	for name, wait := range ways {
-		returns(t, func() { require.NoError(t, wait(t.Context(), e), name) })
+	require.True(t, testgpu.Query(t, e))
+	for name, wait := range testgpu.WaitWays {
+		testgpu.Returns(t, func() { require.NoError(t, wait(t.Context(), e), name) })
 	}
 	require.NoError(t, e.Wait(s))
 	require.NoError(t, e.WaitAlive(t.Context(), s))
 	err := e.Record(s)
 	require.ErrorIs(t, err, cuda.ErrPeerGone)
 	require.NotContains(t, err.Error(), "before the event was done")
-	require.True(t, query(t, e), "it was not recorded")
+	require.True(t, testgpu.Query(t, e), "it was not recorded")
 }
 
 func TestExporterOfEventsDies(t *testing.T) {
@@ -75,75 +76,75 @@ func TestExporterOfEventsDies(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := newPeers(t, cudatest.Config{})
-					t.Cleanup(p.exporter.Kill) // before it is seen whether anything was left
+					t.Cleanup(p.Exporter.Kill) // before it is seen whether anything was left
 					e, ours := p.shared(t)
-					f(t, p, newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil), e, ours)
+					f(t, p, testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil), e, ours)
 				})
 			})
 		}
 
 		inBubble(name+" during the work", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
 			began := time.Now()
-			buf := alloc[uint32](t, p.there.dev(), 16)
-			words := importedBuffer[uint32](t, p.here, exported(t, buf))
+			buf := testgpu.Alloc[uint32](t, p.There.Device(), 16)
+			words := importedBuffer[uint32](t, p.Here, exported(t, buf))
 			fillNow(t, buf, 7)
-			p.gpu.Run(s, time.Hour)
+			p.GPU.Run(s, time.Hour)
 			require.NoError(t, e.Record(s))
-			local := newStream(t, p.here.dev(), nil)
-			p.gpu.Run(local, 10*time.Hour)
+			local := testgpu.NewStream(t, p.Here.Device(), nil)
+			p.GPU.Run(local, 10*time.Hour)
 			all := mourners(t, ours, local, u)
 			synctest.Wait()
-			require.Equal(t, 14, p.here.drv.WaitStats().Waiting)
+			require.Equal(t, 14, p.Here.Driver.WaitStats().Waiting)
 			time.Sleep(10 * time.Minute)
-			kill(p.exporter)
+			kill(p.Exporter)
 			for i, w := range all {
-				err := told(t, w)
+				err := testgpu.Receive(t, w)
 				require.ErrorIs(t, err, cuda.ErrPeerGone, i)
 				require.ErrorContains(t, err, "cuda: ", i)
 			}
-			onTime(t, began, 10*time.Minute)
+			testgpu.OnTime(t, began, 10*time.Minute)
 			bereft(t, ours, u)
-			onTime(t, began, 10*time.Minute)
-			holds(t, u, words, 7)
+			testgpu.OnTime(t, began, 10*time.Minute)
+			testgpu.RequireFilled(t, u, words, 7)
 			fillNow(t, words, 8)
-			holds(t, u, words, 8)
-			p.exporter.Kill()
+			testgpu.RequireFilled(t, u, words, 8)
+			p.Exporter.Kill()
 			bereft(t, ours, u)
-			holds(t, u, words, 8)
-			require.NoError(t, p.here.dev().Synchronize())
-			onTime(t, began, 10*time.Hour)
+			testgpu.RequireFilled(t, u, words, 8)
+			require.NoError(t, p.Here.Device().Synchronize())
+			testgpu.OnTime(t, began, 10*time.Hour)
 			require.Equal(t, 1, p.ledger.watches())
 			require.NoError(t, ours.Close())
 			require.Zero(t, p.ledger.watches())
 		})
 
 		inBubble(name+" after the work", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
-			p.gpu.Run(s, time.Hour)
+			p.GPU.Run(s, time.Hour)
 			require.NoError(t, e.Record(s))
 			time.Sleep(time.Hour) // and nobody asks
-			kill(p.exporter)
+			kill(p.Exporter)
 			began := time.Now()
 			atPeace(t, ours, u)
-			onTime(t, began, 0)
-			p.exporter.Kill()
+			testgpu.OnTime(t, began, 0)
+			p.Exporter.Kill()
 			atPeace(t, ours, u)
 			require.NoError(t, u.Synchronize())
 		})
 
 		inBubble(name+" while a wait that it ends is told", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
-			p.gpu.Run(s, time.Hour)
+			p.GPU.Run(s, time.Hour)
 			require.NoError(t, e.Record(s))
-			all := append(waits(t, ours), started(func() error { return ours.WaitAlive(t.Context(), u) }))
+			all := append(testgpu.Waits(t, ours), testgpu.Go(func() error { return ours.WaitAlive(t.Context(), u) }))
 			time.Sleep(time.Hour)
-			kill(p.exporter)
+			kill(p.Exporter)
 			for i, w := range all {
-				require.NoError(t, told(t, w), i)
+				require.NoError(t, testgpu.Receive(t, w), i)
 			}
 		})
 
 		inBubble(name+" before the record", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
-			p.gpu.Run(s, time.Hour)
-			kill(p.exporter)
+			p.GPU.Run(s, time.Hour)
+			kill(p.Exporter)
 			atPeace(t, ours, u)
 		})
 	}
@@ -151,14 +152,14 @@ func TestExporterOfEventsDies(t *testing.T) {
 	t.Run("and its work ends before it is gone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPeers(t, cudatest.Config{})
-			t.Cleanup(p.exporter.Kill)
+			t.Cleanup(p.Exporter.Kill)
 			e, ours := p.shared(t)
-			s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
-			p.gpu.Run(s, 8*time.Millisecond)
+			s, u := testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil)
+			p.GPU.Run(s, 8*time.Millisecond)
 			require.NoError(t, e.Record(s))
-			before := newStream(t, p.here.dev(), nil)
+			before := testgpu.NewStream(t, p.Here.Device(), nil)
 			require.NoError(t, ours.Wait(before))
-			p.exporter.BeginKill()
+			p.Exporter.BeginKill()
 			bereft(t, ours, u)
 			time.Sleep(8 * time.Millisecond)
 			atPeace(t, ours, u)
@@ -169,23 +170,23 @@ func TestExporterOfEventsDies(t *testing.T) {
 	t.Run("and others do not", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPeers(t, cudatest.Config{})
-			t.Cleanup(p.exporter.Kill)
+			t.Cleanup(p.Exporter.Kill)
 			_, ours := p.shared(t)
-			other := opened(t, p.gpu.NewProcess().API())
-			e := shareable(t, other.dev())
-			its, s := imported(t, p.here, exported(t, e)), newStream(t, other.dev(), nil)
+			other := testgpu.Open(t, p.GPU.NewProcess().API())
+			e := testgpu.NewSharedEvent(t, other.Device())
+			its, s := imported(t, p.Here, exported(t, e)), testgpu.NewStream(t, other.Device(), nil)
 			require.Equal(t, 2, p.ledger.watches())
 			began := time.Now()
-			p.gpu.Run(s, time.Hour)
+			p.GPU.Run(s, time.Hour)
 			require.NoError(t, e.Record(s))
-			all := waits(t, its)
+			all := testgpu.Waits(t, its)
 			time.Sleep(time.Minute)
-			p.exporter.Kill()
-			require.True(t, query(t, ours))
+			p.Exporter.Kill()
+			require.True(t, testgpu.Query(t, ours))
 			for _, w := range all {
 				require.NoError(t, <-w)
 			}
-			onTime(t, began, time.Hour)
+			testgpu.OnTime(t, began, time.Hour)
 		})
 	})
 }
@@ -194,18 +195,18 @@ func TestExporterOfEventsDies(t *testing.T) {
 func TestStreamThatWaitsForTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
-		t.Cleanup(p.exporter.Kill)
+		t.Cleanup(p.Exporter.Kill)
 		e, ours := p.shared(t)
-		s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
-		lost, err := p.here.dev().NewStream(nil)
+		s, u := testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil)
+		lost, err := p.Here.Device().NewStream(nil)
 		require.NoError(t, err)
-		p.gpu.Run(s, time.Hour)
+		p.GPU.Run(s, time.Hour)
 		require.NoError(t, e.Record(s))
 		require.NoError(t, ours.Wait(lost))
-		p.exporter.Kill()
+		p.Exporter.Kill()
 		time.Sleep(24 * time.Hour)
-		require.False(t, query(t, lost))
-		p.gpu.Run(u, time.Minute)
+		require.False(t, testgpu.Query(t, lost))
+		p.GPU.Run(u, time.Minute)
 		require.NoError(t, u.Synchronize())
 		require.NoError(t, lost.Close())
 	})
@@ -214,22 +215,22 @@ func TestStreamThatWaitsForTheDead(t *testing.T) {
 // The same with waits on the clock that runs.
 func TestWaitsEndSoonAfterADeath(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	t.Cleanup(p.exporter.Kill)
+	t.Cleanup(p.Exporter.Kill)
 	e, ours := p.shared(t)
-	s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
-	p.gpu.Hold(s)
+	s, u := testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil)
+	p.GPU.Hold(s)
 	require.NoError(t, e.Record(s))
-	local := newStream(t, p.here.dev(), nil)
-	release := p.gpu.Hold(local)
-	releasedAtEnd(t, release)
+	local := testgpu.NewStream(t, p.Here.Device(), nil)
+	release := p.GPU.Hold(local)
+	testgpu.ReleaseAtEnd(t, release)
 	all := mourners(t, ours, local, u)
-	parked(t, p.here.drv, 14)
+	testgpu.Parked(t, p.Here.Driver, 14)
 	began := time.Now()
-	p.exporter.BeginKill()
+	p.Exporter.BeginKill()
 	for _, w := range all {
-		require.ErrorIs(t, told(t, w), cuda.ErrPeerGone)
+		require.ErrorIs(t, testgpu.Receive(t, w), cuda.ErrPeerGone)
 	}
 	t.Logf("told within %v", time.Since(began))
 	release()
-	nobodyWaits(t, p.here.drv)
+	testgpu.NoWaits(t, p.Here.Driver)
 }

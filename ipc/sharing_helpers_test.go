@@ -9,15 +9,14 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
-// peers are two simulated processes of one machine: there exports, here imports.
+// peers are two simulated processes of one machine. What Here opens is counted.
 type peers struct {
-	gpu         *cudatest.GPU
-	there, here *backend
-	exporter    *cudatest.Process
-	ledger      *ledger // of here
+	*testgpu.Peers
+	ledger *ledger // of Here
 }
 
 func newPeers(t testing.TB, c cudatest.Config) *peers {
@@ -27,43 +26,32 @@ func newPeers(t testing.TB, c cudatest.Config) *peers {
 
 func newPeersWith(t testing.TB, c cudatest.Config, there, here cudatest.ProcessConfig) *peers {
 	t.Helper()
-	p := &peers{gpu: cudatest.New(c)}
-	t.Cleanup(func() {
-		if !t.Failed() {
-			p.gpu.Check(t)
-		}
-	})
-	p.exporter = p.gpu.NewProcessWith(there)
-	p.there = opened(t, p.exporter.API())
-	p.here, p.ledger = kept(t, p.gpu.NewProcessWith(here).API())
+	p := &peers{ledger: newLedger()}
+	p.Peers = testgpu.NewPeersWith(t, c, there, here, p.ledger.install)
 	return p
 }
 
-// event makes an event that can be shared, of there's first device.
-func (p *peers) event(t testing.TB) *cuda.Event { return shareable(t, p.there.dev()) }
+// event makes an event that can be shared, of the first device of There.
+func (p *peers) event(t testing.TB) *cuda.Event { return testgpu.NewSharedEvent(t, p.There.Device()) }
 
-func shareable(t testing.TB, d *cuda.Device) *cuda.Event {
-	return newEvent(t, &cuda.EventOptions{Interprocess: true, Device: d})
-}
-
-// shared returns an event of there, as both see it.
+// shared returns an event of There, as both see it, imported by a token.
 func (p *peers) shared(t testing.TB) (theirs, ours *cuda.Event) {
 	t.Helper()
 	theirs = p.event(t)
-	return theirs, imported(t, p.here, exported(t, theirs))
+	return theirs, imported(t, p.Here, exported(t, theirs))
 }
 
-func imported(t testing.TB, b *backend, token ipc.Token) *cuda.Event {
+func imported(t testing.TB, b *testgpu.Backend, token ipc.Token) *cuda.Event {
 	t.Helper()
-	e, err := ipc.ImportEvent(b.drv, token, nil)
+	e, err := ipc.ImportEvent(b.Driver, token, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
 }
 
-func importedBuffer[T cuda.Element](t testing.TB, b *backend, token ipc.Token) *cuda.Buffer[T] {
+func importedBuffer[T cuda.Element](t testing.TB, b *testgpu.Backend, token ipc.Token) *cuda.Buffer[T] {
 	t.Helper()
-	buf, err := ipc.ImportBuffer[T](b.drv, token, nil)
+	buf, err := ipc.ImportBuffer[T](b.Driver, token, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, buf.Close()) })
 	return buf
@@ -96,15 +84,17 @@ type ledger struct {
 	watching, ever int
 }
 
-// kept is a process with a ledger.
-func kept(t testing.TB, table *driver.API) (*backend, *ledger) {
+func newLedger() *ledger { return &ledger{open: map[uint64]int{}} }
+
+// kept opens the driver of a process with a ledger.
+func kept(t testing.TB, table *driver.API) (*testgpu.Backend, *ledger) {
 	t.Helper()
-	api, l := *table, &ledger{open: map[uint64]int{}}
-	l.fit(&api)
-	return opened(t, &api), l
+	api, l := *table, newLedger()
+	l.install(&api)
+	return testgpu.Open(t, &api), l
 }
 
-func (l *ledger) fit(api *driver.API) {
+func (l *ledger) install(api *driver.API) {
 	bare := *api
 	opened := func(native uint64, r driver.Result) {
 		if r == driver.Success {
@@ -186,7 +176,7 @@ func (l *ledger) balanced(t testing.TB) {
 // fillNow fills a buffer by its own process, and waits.
 func fillNow(t testing.TB, b *cuda.Buffer[uint32], v uint32) {
 	t.Helper()
-	s := newStream(t, b.Device(), nil)
+	s := testgpu.NewStream(t, b.Device(), nil)
 	require.NoError(t, cuda.Fill(s, b, v))
 	require.NoError(t, s.Synchronize())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // rounds is how often something is tried whose moment matters.
@@ -47,7 +48,7 @@ func atDeathPoint(t *testing.T, from hand, v, point int) {
 func TestExporterIsKilled(t *testing.T) {
 	here, there := twoWorkers(t)
 	d, s := here.d, here.s
-	other := newStream(t, d, nil)
+	other := testgpu.NewStream(t, d, nil)
 	var worst [3]time.Duration
 	n := rounds(t, 30)
 	for i := range n {
@@ -58,23 +59,23 @@ func TestExporterIsKilled(t *testing.T) {
 		share(t, there, here, "text")
 		atDeathPoint(t, there, v, point)
 		e := here.event
-		require.Equal(t, point != 1, query(t, e), deathPoints[point])
+		require.Equal(t, point != 1, testgpu.Query(t, e), deathPoints[point])
 		type end struct {
 			name string
 			err  error
 			at   time.Time
 		}
-		ends := make(chan end, 2*len(ways)+2)
+		ends := make(chan end, 2*len(testgpu.WaitWays)+2)
 		begin := func() (waiting int) {
-			for name, wait := range ways {
+			for name, wait := range testgpu.WaitWays {
 				go func() { err := wait(context.Background(), e); ends <- end{name, err, time.Now()} }()
 			}
 			go func() { err := e.WaitAlive(context.Background(), s); ends <- end{"WaitAlive", err, time.Now()} }()
-			return len(ways) + 1
+			return len(testgpu.WaitWays) + 1
 		}
 		waiting := begin()
 		if point == 1 {
-			parked(t, d.Driver(), waiting)
+			testgpu.Parked(t, d.Driver(), waiting)
 		}
 		killed := there.kill()
 		for range waiting {
@@ -109,7 +110,7 @@ func TestExporterIsKilled(t *testing.T) {
 		if point == 1 {
 			bereft(t, e, other)
 		} else {
-			becomes(t, func() bool { return errors.Is(e.Record(other), cuda.ErrPeerGone) })
+			testgpu.WaitUntil(t, func() bool { return errors.Is(e.Record(other), cuda.ErrPeerGone) })
 			worst[point] = max(worst[point], time.Since(killed))
 			require.NoError(t, other.Synchronize())
 			atPeace(t, e, other)
@@ -121,9 +122,9 @@ func TestExporterIsKilled(t *testing.T) {
 		tells(t, here, "check", strconv.Itoa(v))
 		tells(t, here, "fill", "5")
 		tells(t, here, "copy")
-		returns(t, func() { require.NoError(t, d.Synchronize()) })
+		testgpu.Returns(t, func() { require.NoError(t, d.Synchronize()) })
 		tells(t, here, "check", "5")
-		returns(t, func() { tells(t, here, "drop") })
+		testgpu.Returns(t, func() { tells(t, here, "drop") })
 	}
 	t.Logf("%d rounds; waits ended at most %v after the signal; without one the death was noticed after %v and %v",
 		n, worst[1], worst[0], worst[2])
@@ -162,7 +163,7 @@ func TestImporterIsKilled(t *testing.T) {
 		tells(t, here, "check", v)
 		tells(t, here, "record")
 		tells(t, here, "await")
-		returns(t, func() { require.NoError(t, here.d.Synchronize()) })
+		testgpu.Returns(t, func() { require.NoError(t, here.d.Synchronize()) })
 
 		next := startWorker(t) // as if nothing had been
 		tells(t, next, "import", "memory", "text", token)
@@ -171,7 +172,7 @@ func TestImporterIsKilled(t *testing.T) {
 		tells(t, next, "copy")
 		tells(t, next, "sync")
 		tells(t, next, "check", v)
-		next.quit()
+		next.End()
 		tells(t, here, "drop")
 	}
 }

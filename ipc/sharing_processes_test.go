@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // directions are who exports and who imports.
@@ -24,12 +25,12 @@ func directions(here, there hand) map[string][2]hand {
 func onTwo(t *testing.T, f func(t *testing.T, here, there hand, long time.Duration)) {
 	t.Run("simulated", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
-		f(t, localWorker(t, p.here.dev()), localWorker(t, p.there.dev()), 50*time.Millisecond)
+		f(t, localWorker(t, p.Here.Device()), localWorker(t, p.There.Device()), 50*time.Millisecond)
 	})
 	t.Run("real", func(t *testing.T) {
 		here, there := twoWorkers(t)
-		f(t, here, there, 400*time.Millisecond)
-		there.quit()
+		f(t, here, there, 150*time.Millisecond)
+		there.End()
 	})
 }
 
@@ -124,14 +125,14 @@ func TestTokensOfAnotherPIDNamespace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only linux has PID namespaces")
 	}
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
 	unshare := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("%v is not possible here: %v %s", unshare, err, out)
 	}
 	there := launchWorker(t, unshare...)
-	if said := there.says(); said != "ok ready" {
+	if said := there.Says(); said != "ok ready" {
 		t.Skip("CUDA does not start in a PID namespace of its own: ", said)
 	}
 	here := localWorker(t, d)
@@ -147,7 +148,7 @@ func TestTokensOfAnotherPIDNamespace(t *testing.T) {
 		}
 		tells(t, pair[0], "drop")
 	}
-	there.quit()
+	there.End()
 }
 
 // What many goroutines open of another process is opened and closed once.
@@ -159,11 +160,11 @@ func TestOpenedByManyReal(t *testing.T) {
 	event, memory := exported(t, here.event), exported(t, here.buf)
 	tells(t, here, "drop")
 	l := &ledger{open: map[uint64]int{}}
-	b := changed(t, &backend{drv: here.d.Driver(), devices: []*cuda.Device{here.d}}, l.fit)
+	b := testgpu.Modified(t, &testgpu.Backend{Driver: here.d.Driver(), Devices: []*cuda.Device{here.d}}, l.install)
 	manyOpenOnce(t, b, l, event, memory)
 	memory.Size = 64
 	openAndClose(t, b, l, event, memory, 30)
-	there.quit()
+	there.End()
 }
 
 // An event that was closed while another process had it open, and those that are made
@@ -190,7 +191,7 @@ func TestHandlesOfLaterEvents(t *testing.T) {
 		t.Cleanup(func(e *cuda.Event) func() { return func() { require.NoError(t, e.Close()) } }(here.event)) // keeps its place
 	}
 	t.Logf("the handle of a closed event was given out again: %d", again)
-	there.quit()
+	there.End()
 }
 
 // A process that is stopped is not dead, and its work goes on.
@@ -201,17 +202,17 @@ func TestStoppedExporter(t *testing.T) {
 		t.Skip(err)
 	}
 	signal := func(name string) error {
-		return exec.Command(kill, "-"+name, fmt.Sprint(there.cmd.Process.Pid)).Run()
+		return exec.Command(kill, "-"+name, fmt.Sprint(there.Cmd.Process.Pid)).Run()
 	}
 	share(t, there, here, "text")
 	tells(t, there, "spin", "500")
 	tells(t, there, "fill", "77")
 	tells(t, there, "record")
-	all := waits(t, here.event)
+	all := testgpu.Waits(t, here.event)
 	require.NoError(t, signal("STOP"))
 	t.Cleanup(func() { _ = signal("CONT") })
 	for _, w := range all {
-		require.NoError(t, told(t, w))
+		require.NoError(t, testgpu.Receive(t, w))
 	}
 	tells(t, here, "wait")
 	tells(t, here, "copy")
@@ -219,5 +220,5 @@ func TestStoppedExporter(t *testing.T) {
 	tells(t, here, "check", "77")
 	tells(t, here, "drop")
 	require.NoError(t, signal("CONT"))
-	there.quit()
+	there.End()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -47,37 +48,39 @@ const openers = 1000
 
 func TestOpenedByMany(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	event, memory := exported(t, p.event(t)), exported(t, alloc[uint32](t, p.there.dev(), 16))
-	manyOpenOnce(t, p.here, p.ledger, event, memory)
+	event, memory := exported(t, p.event(t)), exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
+	manyOpenOnce(t, p.Here, p.ledger, event, memory)
 	require.Zero(t, p.ledger.watches())
 	require.Equal(t, 1, p.ledger.ever, "watched once")
 
-	rule(t, "33 one's own from many goroutines", 1, func(t *testing.T, b *backend) {
+	testgpu.Rule(t, "33 one's own from many goroutines", 1, func(t *testing.T, b *testgpu.Backend) {
 		var ledger ledger
 		ledger.open = map[uint64]int{}
-		b = changed(t, b, ledger.fit)
-		e, buf := shareable(t, b.dev()), alloc[uint32](t, b.dev(), 16)
+		b = testgpu.Modified(t, b, ledger.install)
+		e, buf := testgpu.NewSharedEvent(t, b.Device()), testgpu.Alloc[uint32](t, b.Device(), 16)
 		event, memory := exported(t, e), exported(t, buf)
 		for _, open := range manners(b, event, memory) {
 			openByMany(t, openers, open, func() {})
 		}
 		ledger.requireOpens(t, 0, 0)
-		require.Equal(t, native(t, e), native(t, imported(t, b, event)))
+		require.Equal(t, testgpu.NativeEvent(t, e), testgpu.NativeEvent(t, imported(t, b, event)))
 	})
 }
 
 // manners are the ways to open something of another process.
-func manners(b *backend, event, memory ipc.Token) map[string]func() (interface{ Close() error }, error) {
+func manners(b *testgpu.Backend, event, memory ipc.Token) map[string]func() (interface{ Close() error }, error) {
 	return map[string]func() (interface{ Close() error }, error){
-		"ImportEvent":  func() (interface{ Close() error }, error) { return ipc.ImportEvent(b.drv, event, nil) },
-		"OpenEvent":    func() (interface{ Close() error }, error) { return b.dev().OpenEvent(event.Handle, nil) },
-		"ImportBuffer": func() (interface{ Close() error }, error) { return ipc.ImportBuffer[uint32](b.drv, memory, nil) },
-		"OpenBuffer":   func() (interface{ Close() error }, error) { return cuda.OpenBuffer[uint8](b.dev(), memory.Handle, nil) },
+		"ImportEvent":  func() (interface{ Close() error }, error) { return ipc.ImportEvent(b.Driver, event, nil) },
+		"OpenEvent":    func() (interface{ Close() error }, error) { return b.Device().OpenEvent(event.Handle, nil) },
+		"ImportBuffer": func() (interface{ Close() error }, error) { return ipc.ImportBuffer[uint32](b.Driver, memory, nil) },
+		"OpenBuffer": func() (interface{ Close() error }, error) {
+			return cuda.OpenBuffer[uint8](b.Device(), memory.Handle, nil)
+		},
 	}
 }
 
 // manyOpenOnce wants the driver to open once, and to close once, what many open.
-func manyOpenOnce(t *testing.T, b *backend, l *ledger, event, memory ipc.Token) {
+func manyOpenOnce(t *testing.T, b *testgpu.Backend, l *ledger, event, memory ipc.Token) {
 	t.Helper()
 	for name, open := range manners(b, event, memory) {
 		opens, closes := l.opens, l.closes
@@ -91,29 +94,29 @@ func manyOpenOnce(t *testing.T, b *backend, l *ledger, event, memory ipc.Token) 
 // closed at the end.
 func TestOpenAndCloseRaces(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	buf := alloc[uint32](t, p.there.dev(), 16)
+	buf := testgpu.Alloc[uint32](t, p.There.Device(), 16)
 	fillNow(t, buf, 7)
-	openAndClose(t, p.here, p.ledger, exported(t, p.event(t)), exported(t, buf), 200)
+	openAndClose(t, p.Here, p.ledger, exported(t, p.event(t)), exported(t, buf), 200)
 	require.Zero(t, p.ledger.watches())
 }
 
 // openAndClose wants memory that is full of 7.
-func openAndClose(t *testing.T, b *backend, l *ledger, event, memory ipc.Token, n int) {
+func openAndClose(t *testing.T, b *testgpu.Backend, l *ledger, event, memory ipc.Token, n int) {
 	t.Helper()
 	var closed, imports atomic.Int64
 	opts := &ipc.ImportOptions{Closed: func() { closed.Add(1) }}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			s, err := b.dev().NewStream(nil)
+			s, err := b.Device().NewStream(nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			for range n {
-				e, err := ipc.ImportEvent(b.drv, event, opts)
-				words, err2 := ipc.ImportBuffer[uint32](b.drv, memory, opts)
-				bytes, err3 := cuda.OpenBuffer[uint8](b.dev(), memory.Handle, nil)
+				e, err := ipc.ImportEvent(b.Driver, event, opts)
+				words, err2 := ipc.ImportBuffer[uint32](b.Driver, memory, opts)
+				bytes, err3 := cuda.OpenBuffer[uint8](b.Device(), memory.Handle, nil)
 				if err := errors.Join(err, err2, err3); err != nil {
 					t.Error(err)
 					return
@@ -147,12 +150,12 @@ func openAndClose(t *testing.T, b *backend, l *ledger, event, memory ipc.Token, 
 // One object, closed while others use it and open it again.
 func TestCloseRacesWithUse(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	event, memory := exported(t, p.event(t)), exported(t, alloc[uint32](t, p.there.dev(), 16))
-	s := newStream(t, p.here.dev(), nil)
+	event, memory := exported(t, p.event(t)), exported(t, testgpu.Alloc[uint32](t, p.There.Device(), 16))
+	s := testgpu.NewStream(t, p.Here.Device(), nil)
 	for range 100 {
-		e, err := ipc.ImportEvent(p.here.drv, event, nil)
+		e, err := ipc.ImportEvent(p.Here.Driver, event, nil)
 		require.NoError(t, err)
-		words, err := ipc.ImportBuffer[uint32](p.here.drv, memory, nil)
+		words, err := ipc.ImportBuffer[uint32](p.Here.Driver, memory, nil)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for _, f := range []func() error{
@@ -164,9 +167,9 @@ func TestCloseRacesWithUse(t *testing.T) {
 			func() error { _, err := ipc.ExportEvent(e); return err },
 			func() error { return cuda.Fill(s, words, 1) },
 			func() error { _, err := words.IPCHandle(); return err },
-			func() error { x, err := ipc.ImportEvent(p.here.drv, event, nil); return errors.Join(err, x.Close()) },
+			func() error { x, err := ipc.ImportEvent(p.Here.Driver, event, nil); return errors.Join(err, x.Close()) },
 			func() error {
-				x, err := ipc.ImportBuffer[uint32](p.here.drv, memory, nil)
+				x, err := ipc.ImportBuffer[uint32](p.Here.Driver, memory, nil)
 				return errors.Join(err, x.Close())
 			},
 		} {
@@ -179,32 +182,32 @@ func TestCloseRacesWithUse(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, s.Synchronize())
 	}
-	becomes(t, func() bool { return p.ledger.watches() == 0 })
+	testgpu.WaitUntil(t, func() bool { return p.ledger.watches() == 0 })
 	p.ledger.balanced(t)
 }
 
 // One's own event and memory, closed while others open them by their handles.
 func TestOwnCloseRaces(t *testing.T) {
-	rule(t, "33 closing while others open", 1, func(t *testing.T, b *backend) {
-		b, calls := counted(t, b, nil)
-		s := newStream(t, b.dev(), nil)
-		for range 50 {
-			e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: b.dev()})
-			buf, err := cuda.Alloc[uint32](b.dev(), 16)
+	testgpu.Rule(t, "33 closing while others open", 1, func(t *testing.T, b *testgpu.Backend) {
+		b, calls := testgpu.Counted(t, b, nil)
+		s := testgpu.NewStream(t, b.Device(), nil)
+		for range 25 {
+			e := cuda.NewEvent(&cuda.EventOptions{Interprocess: true, Device: b.Device()})
+			buf, err := cuda.Alloc[uint32](b.Device(), 16)
 			require.NoError(t, err)
 			event, memory := exported(t, e), exported(t, buf)
-			made, freed := calls.count("EventDestroy"), calls.count("MemFree")
+			made, freed := calls.Count("EventDestroy"), calls.Count("MemFree")
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
-					x, err := ipc.ImportEvent(b.drv, event, nil)
+					x, err := ipc.ImportEvent(b.Driver, event, nil)
 					if err == nil {
 						_, asked := x.Query()
 						err = errors.Join(asked, x.Record(s), x.Close())
 					} else if errors.Is(err, cuda.ErrClosed) {
 						err = nil
 					}
-					words, err2 := ipc.ImportBuffer[uint32](b.drv, memory, nil)
+					words, err2 := ipc.ImportBuffer[uint32](b.Driver, memory, nil)
 					if err2 == nil {
 						err2 = errors.Join(cuda.Fill(s, words, 1), words.Close())
 					} else if errors.Is(err2, cuda.ErrClosed) {
@@ -222,8 +225,8 @@ func TestOwnCloseRaces(t *testing.T) {
 			})
 			wg.Wait()
 			require.NoError(t, s.Synchronize())
-			require.Equal(t, freed+1, calls.count("MemFree"))
-			eventually(t, func() bool { return calls.count("EventDestroy") == made+1 })
+			require.Equal(t, freed+1, calls.Count("MemFree"))
+			testgpu.CollectUntil(t, func() bool { return calls.Count("EventDestroy") == made+1 })
 		}
 	})
 }
@@ -232,7 +235,7 @@ func TestOwnCloseRaces(t *testing.T) {
 func TestDeathRacesWithImports(t *testing.T) {
 	gpu := cudatest.New(cudatest.Config{})
 	here, ledger := kept(t, gpu.NewProcess().API())
-	u := newStream(t, here.dev(), nil)
+	u := testgpu.NewStream(t, here.Device(), nil)
 	for range 50 {
 		victim := gpu.NewProcess()
 		drv, err := cuda.OpenDriver(victim.API())
@@ -250,7 +253,7 @@ func TestDeathRacesWithImports(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				ours, err := ipc.ImportEvent(here.drv, event, nil)
+				ours, err := ipc.ImportEvent(here.Driver, event, nil)
 				if err == nil {
 					err = []func() error{
 						ours.Synchronize,
@@ -268,7 +271,7 @@ func TestDeathRacesWithImports(t *testing.T) {
 				if !errors.Is(err, cuda.ErrPeerGone) {
 					t.Error(err)
 				}
-				if words, err := ipc.ImportBuffer[uint32](here.drv, memory, nil); err == nil {
+				if words, err := ipc.ImportBuffer[uint32](here.Driver, memory, nil); err == nil {
 					err = errors.Join(cuda.Fill(u, words, 1), words.Close())
 					if err != nil {
 						t.Error(err)

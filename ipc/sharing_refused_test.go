@@ -10,6 +10,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -51,36 +52,36 @@ var wrongMemory = []wrongToken{
 }
 
 // refuses tries wrong tokens on b's driver, which must open nothing for good.
-func refuses(t *testing.T, b *backend, right ipc.Token, wrong []wrongToken) {
+func refuses(t *testing.T, b *testgpu.Backend, right ipc.Token, wrong []wrongToken) {
 	t.Helper()
-	before := b.drv.Stats()
+	before := b.Driver.Stats()
 	for _, w := range wrong {
 		token := right
 		w.change(&token)
 		op, err := "cuda: event import: ", error(nil)
 		if right.Kind == ipc.EventToken {
-			_, err = ipc.ImportEvent(b.drv, token, nil)
+			_, err = ipc.ImportEvent(b.Driver, token, nil)
 		} else {
-			_, err = ipc.ImportBuffer[uint32](b.drv, token, nil)
+			_, err = ipc.ImportBuffer[uint32](b.Driver, token, nil)
 			op = "cuda: buffer import: "
 		}
 		require.ErrorIs(t, err, w.err, w.name)
 		require.ErrorContains(t, err, w.text, w.name)
 		require.ErrorContains(t, err, op, w.name)
-		require.Equal(t, before, b.drv.Stats(), w.name)
+		require.Equal(t, before, b.Driver.Stats(), w.name)
 	}
 }
 
 func TestTokensRefused(t *testing.T) {
-	rule(t, "31 a token in which one thing is wrong is refused with the reason", 1, func(t *testing.T, b *backend) {
-		buf, e := alloc[uint32](t, b.dev(), 16), shareable(t, b.dev())
+	testgpu.Rule(t, "31 a token in which one thing is wrong is refused with the reason", 1, func(t *testing.T, b *testgpu.Backend) {
+		buf, e := testgpu.Alloc[uint32](t, b.Device(), 16), testgpu.NewSharedEvent(t, b.Device())
 		refuses(t, b, exported(t, buf), append(slices.Clone(wrongTokens), wrongMemory...))
 		refuses(t, b, exported(t, e), wrongTokens)
 	})
 
 	t.Run("of another process", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{Devices: 2})
-		buf, e := alloc[uint32](t, p.there.dev(), 16), p.event(t)
+		buf, e := testgpu.Alloc[uint32](t, p.There.Device(), 16), p.event(t)
 		other := []wrongToken{
 			{"another living process", func(x *ipc.Token) { x.Process.PID = 1001 }, cuda.ErrPeerGone, "process 1001, which exported it, has ended"},
 		}
@@ -89,16 +90,16 @@ func TestTokensRefused(t *testing.T) {
 				{"handle", func(x *ipc.Token) { x.Handle[0] ^= 1 }, code, text},
 				{"end of the handle", func(x *ipc.Token) { x.Handle[63] ^= 1 }, code, text},
 				{"no handle", func(x *ipc.Token) { x.Handle = [64]byte{} }, code, text},
-				{"this process's name on it", func(x *ipc.Token) { x.Process, _ = p.here.drv.FindProcess(0) }, cuda.ErrClosed, "this process has made it"},
+				{"this process's name on it", func(x *ipc.Token) { x.Process, _ = p.Here.Driver.FindProcess(0) }, cuda.ErrClosed, "this process has made it"},
 			}
 		}
 		memory := slices.Concat(wrongTokens, other, handle(driver.ErrorInvalidValue, "not of memory that exists on this machine"))
-		refuses(t, p.here, exported(t, buf), memory)
+		refuses(t, p.Here, exported(t, buf), memory)
 		p.ledger.requireOpens(t, 0, 0)
-		refuses(t, p.here, exported(t, buf), wrongMemory)
+		refuses(t, p.Here, exported(t, buf), wrongMemory)
 		p.ledger.balanced(t)
 		opens := p.ledger.opens
-		refuses(t, p.here, exported(t, e), slices.Concat(wrongTokens, other, handle(driver.ErrorMapFailed, "not of an event on device 0")))
+		refuses(t, p.Here, exported(t, e), slices.Concat(wrongTokens, other, handle(driver.ErrorMapFailed, "not of an event on device 0")))
 		p.ledger.requireOpens(t, opens, opens)
 		require.Zero(t, p.ledger.watches())
 	})
@@ -108,103 +109,103 @@ func TestTokensRefused(t *testing.T) {
 		token := exported(t, p.event(t))
 		wrong := token
 		var err error
-		wrong.Device, err = p.there.devices[1].UUID()
+		wrong.Device, err = p.There.Devices[1].UUID()
 		require.NoError(t, err)
-		_, err = ipc.ImportEvent(p.here.drv, wrong, nil)
+		_, err = ipc.ImportEvent(p.Here.Driver, wrong, nil)
 		require.ErrorIs(t, err, driver.ErrorMapFailed)
 		require.ErrorContains(t, err, "not of an event on device 1 of this machine")
-		require.Contains(t, fmt.Sprint(p.gpu.Problems()), "an event of another device")
-		p.gpu = cudatest.New(cudatest.Config{}) // which has nothing to complain about
+		require.Contains(t, fmt.Sprint(p.GPU.Problems()), "an event of another device")
+		p.GPU = cudatest.New(cudatest.Config{}) // which has nothing to complain about
 
-		ours := imported(t, p.here, token)
-		_, err = ipc.ImportEvent(p.here.drv, wrong, nil)
+		ours := imported(t, p.Here, token)
+		_, err = ipc.ImportEvent(p.Here.Driver, wrong, nil)
 		require.ErrorIs(t, err, cuda.ErrDeviceMismatch, "it is open on the right one")
 		require.ErrorContains(t, err, "opened it on device 0, and now on device 1")
-		require.Same(t, p.here.dev(), ours.Device())
+		require.Same(t, p.Here.Device(), ours.Device())
 	})
 }
 
 func TestTokensFromElsewhere(t *testing.T) {
-	both := func(t *testing.T, p *peers, into *backend, want error, text string) {
+	both := func(t *testing.T, p *peers, into *testgpu.Backend, want error, text string) {
 		t.Helper()
-		buf, e := alloc[byte](t, p.there.dev(), 64), p.event(t)
-		before := into.drv.Stats()
-		_, err := ipc.ImportEvent(into.drv, exported(t, e), nil)
+		buf, e := testgpu.Alloc[byte](t, p.There.Device(), 64), p.event(t)
+		before := into.Driver.Stats()
+		_, err := ipc.ImportEvent(into.Driver, exported(t, e), nil)
 		require.ErrorIs(t, err, want)
 		require.ErrorContains(t, err, text)
-		_, err = ipc.ImportBuffer[byte](into.drv, exported(t, buf), nil)
+		_, err = ipc.ImportBuffer[byte](into.Driver, exported(t, buf), nil)
 		require.ErrorIs(t, err, want)
 		require.ErrorContains(t, err, text)
-		require.Equal(t, before, into.drv.Stats())
+		require.Equal(t, before, into.Driver.Stats())
 	}
 	type config = cudatest.ProcessConfig
 
 	t.Run("another machine", func(t *testing.T) {
 		p, far := newPeers(t, cudatest.Config{}), newPeers(t, cudatest.Config{})
-		both(t, p, far.here, cuda.ErrUnreachable, "comes from another machine")
+		both(t, p, far.Here, cuda.ErrUnreachable, "comes from another machine")
 		far.ledger.requireOpens(t, 0, 0)
 	})
 	t.Run("another PID namespace", func(t *testing.T) {
 		p := newPeersWith(t, cudatest.Config{}, config{Namespace: 7}, config{})
-		both(t, p, p.here, cuda.ErrUnreachable, "isolated PID namespace (7, here 1)")
+		both(t, p, p.Here, cuda.ErrUnreachable, "isolated PID namespace (7, here 1)")
 		p.ledger.requireOpens(t, 0, 0)
 		h, err := p.event(t).IPCHandle()
 		require.NoError(t, err)
-		e, err := p.here.dev().OpenEvent(h, nil)
+		e, err := p.Here.Device().OpenEvent(h, nil)
 		require.NoError(t, err, "a handle does not care")
 		require.NoError(t, e.Close())
 	})
 	t.Run("the same PID namespace", func(t *testing.T) {
 		p := newPeersWith(t, cudatest.Config{}, config{Namespace: 7}, config{Namespace: 7})
 		_, e := p.shared(t)
-		require.True(t, query(t, e))
+		require.True(t, testgpu.Query(t, e))
 	})
 	t.Run("a device that is not visible", func(t *testing.T) {
 		p := newPeersWith(t, cudatest.Config{Devices: 3}, config{}, config{Devices: []int{1, 2}})
-		id, err := p.there.dev().UUID()
+		id, err := p.There.Device().UUID()
 		require.NoError(t, err)
-		both(t, p, p.here, cuda.ErrNoDevice, fmt.Sprintf("it is on device %v, which this process does not see", id))
+		both(t, p, p.Here, cuda.ErrNoDevice, fmt.Sprintf("it is on device %v, which this process does not see", id))
 		p.ledger.requireOpens(t, 0, 0)
 	})
 	t.Run("devices in another order", func(t *testing.T) {
 		p := newPeersWith(t, cudatest.Config{Devices: 2}, config{}, config{Devices: []int{1, 0}})
-		for i, d := range p.there.devices {
-			e := imported(t, p.here, exported(t, shareable(t, d)))
-			require.Same(t, p.here.devices[1-i], e.Device())
-			theirs := alloc[uint32](t, d, 16)
-			ours := importedBuffer[uint32](t, p.here, exported(t, theirs))
-			require.Same(t, p.here.devices[1-i], ours.Device())
+		for i, d := range p.There.Devices {
+			e := imported(t, p.Here, exported(t, testgpu.NewSharedEvent(t, d)))
+			require.Same(t, p.Here.Devices[1-i], e.Device())
+			theirs := testgpu.Alloc[uint32](t, d, 16)
+			ours := importedBuffer[uint32](t, p.Here, exported(t, theirs))
+			require.Same(t, p.Here.Devices[1-i], ours.Device())
 			fillNow(t, theirs, 7)
-			holds(t, newStream(t, ours.Device(), nil), ours, 7)
+			testgpu.RequireFilled(t, testgpu.NewStream(t, ours.Device(), nil), ours, 7)
 		}
 	})
 	t.Run("another user", func(t *testing.T) {
 		p := newPeersWith(t, cudatest.Config{}, config{OtherUser: true}, config{})
-		_, err := ipc.ImportEvent(p.here.drv, exported(t, p.event(t)), nil)
+		_, err := ipc.ImportEvent(p.Here.Driver, exported(t, p.event(t)), nil)
 		require.ErrorIs(t, err, driver.ErrorMapFailed)
 		require.ErrorContains(t, err, "another user, or of a container with another /dev/shm")
 		require.Zero(t, p.ledger.watches())
-		importedBuffer[byte](t, p.here, exported(t, alloc[byte](t, p.there.dev(), 64)))
+		importedBuffer[byte](t, p.Here, exported(t, testgpu.Alloc[byte](t, p.There.Device(), 64)))
 	})
 	t.Run("a process that has ended", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})
-		buf, e := alloc[byte](t, p.there.dev(), 64), p.event(t)
+		buf, e := testgpu.Alloc[byte](t, p.There.Device(), 64), p.event(t)
 		memory, event := exported(t, buf), exported(t, e)
-		p.exporter.Kill()
+		p.Exporter.Kill()
 		gone := func(text string) {
 			t.Helper()
-			_, err := ipc.ImportEvent(p.here.drv, event, nil)
+			_, err := ipc.ImportEvent(p.Here.Driver, event, nil)
 			require.ErrorIs(t, err, cuda.ErrPeerGone)
 			require.ErrorContains(t, err, text)
-			_, err = ipc.ImportBuffer[byte](p.here.drv, memory, nil)
+			_, err = ipc.ImportBuffer[byte](p.Here.Driver, memory, nil)
 			require.ErrorIs(t, err, cuda.ErrPeerGone)
 			require.ErrorContains(t, err, text)
 		}
 		text := fmt.Sprintf("process %d, which exported it, has ended", event.Process.PID)
 		gone(text)
-		again := opened(t, p.gpu.NewProcessWith(config{PID: event.Process.PID}).API())
+		again := testgpu.Open(t, p.GPU.NewProcessWith(config{PID: event.Process.PID}).API())
 		gone(text)
-		imported(t, p.here, exported(t, shareable(t, again.dev())))
+		imported(t, p.Here, exported(t, testgpu.NewSharedEvent(t, again.Device())))
 		gone(text)
 		p.ledger.requireOpens(t, 1, 0)
 		require.Equal(t, 1, p.ledger.watches())

@@ -9,20 +9,21 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
 func TestFindProcess(t *testing.T) {
-	rule(t, "31 a token names its exporter", 1, func(t *testing.T, b *backend) {
-		self, err := b.drv.FindProcess(0)
+	testgpu.Rule(t, "31 a token names its exporter", 1, func(t *testing.T, b *testgpu.Backend) {
+		self, err := b.Driver.FindProcess(0)
 		require.NoError(t, err)
 		require.NotZero(t, self.PID)
-		again, err := b.drv.FindProcess(self.PID)
+		again, err := b.Driver.FindProcess(self.PID)
 		require.NoError(t, err)
 		require.Equal(t, self, again)
-		id, err := b.dev().UUID()
+		id, err := b.Device().UUID()
 		require.NoError(t, err)
-		e, buf := shareable(t, b.dev()), alloc[byte](t, b.dev(), 64)
+		e, buf := testgpu.NewSharedEvent(t, b.Device()), testgpu.Alloc[byte](t, b.Device(), 64)
 		h, err := e.IPCHandle()
 		require.NoError(t, err)
 		require.Equal(t, ipc.Token{Kind: ipc.EventToken, Handle: h, Device: id, Process: self}, exported(t, e))
@@ -30,18 +31,18 @@ func TestFindProcess(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ipc.Token{Kind: ipc.MemoryToken, Handle: m, Size: 64, Device: id, Process: self}, exported(t, buf))
 		for _, pid := range []int{-1, 1<<30 + 1} {
-			_, err = b.drv.FindProcess(pid)
+			_, err = b.Driver.FindProcess(pid)
 			require.ErrorIs(t, err, cuda.ErrPeerGone)
 		}
 	})
 	p := newPeers(t, cudatest.Config{})
-	theirs, err := p.there.drv.FindProcess(0)
+	theirs, err := p.There.Driver.FindProcess(0)
 	require.NoError(t, err)
-	found, err := p.here.drv.FindProcess(theirs.PID)
+	found, err := p.Here.Driver.FindProcess(theirs.PID)
 	require.NoError(t, err)
 	require.Equal(t, theirs, found)
-	p.exporter.Kill()
-	_, err = p.here.drv.FindProcess(theirs.PID)
+	p.Exporter.Kill()
+	_, err = p.Here.Driver.FindProcess(theirs.PID)
 	require.ErrorIs(t, err, cuda.ErrPeerGone)
 	require.ErrorContains(t, err, "cuda: process find: ")
 }
@@ -52,28 +53,28 @@ func TestPlatformWithoutProcesses(t *testing.T) {
 	unsupported := &driver.Processes{
 		Find: func(int) (driver.Process, error) { return driver.Process{}, errors.ErrUnsupported },
 	}
-	here := changed(t, p.here, func(api *driver.API) { api.Processes = unsupported })
-	there := changed(t, p.there, func(api *driver.API) { api.Processes = unsupported })
-	e := shareable(t, there.dev())
+	here := testgpu.Modified(t, p.Here, func(api *driver.API) { api.Processes = unsupported })
+	there := testgpu.Modified(t, p.There, func(api *driver.API) { api.Processes = unsupported })
+	e := testgpu.NewSharedEvent(t, there.Device())
 	_, err := ipc.ExportEvent(e)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "cuda: event export: ")
-	_, err = ipc.ImportEvent(here.drv, exported(t, p.event(t)), nil)
+	_, err = ipc.ImportEvent(here.Driver, exported(t, p.event(t)), nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "cuda: event import: ")
-	_, err = here.drv.FindProcess(0)
+	_, err = here.Driver.FindProcess(0)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	h, err := e.IPCHandle()
 	require.NoError(t, err)
-	opened, err := here.dev().OpenEvent(h, nil)
+	opened, err := here.Device().OpenEvent(h, nil)
 	require.NoError(t, err)
 	require.NoError(t, opened.Close())
 }
 
 func TestExportErrors(t *testing.T) {
-	rule(t, "31 what cannot be shared says so", 1, func(t *testing.T, b *backend) {
-		s := newStream(t, b.dev(), nil)
-		pool := allocAsync[uint32](t, s, 64)
+	testgpu.Rule(t, "31 what cannot be shared says so", 1, func(t *testing.T, b *testgpu.Backend) {
+		s := testgpu.NewStream(t, b.Device(), nil)
+		pool := testgpu.AllocAsync[uint32](t, s, 64)
 		part, err := pool.Range(1, 2)
 		require.NoError(t, err)
 		for _, buf := range []*cuda.Buffer[uint32]{pool, part} {
@@ -85,13 +86,13 @@ func TestExportErrors(t *testing.T) {
 			require.ErrorIs(t, err, cuda.ErrNotInterprocess)
 			require.ErrorContains(t, err, "cuda: buffer export: ")
 		}
-		e := newEvent(t, nil)
+		e := testgpu.NewEvent(t, nil)
 		require.NoError(t, e.Record(s))
 		_, err = ipc.ExportEvent(e)
 		require.ErrorIs(t, err, cuda.ErrNotInterprocess)
 		require.ErrorContains(t, err, "cuda: event export: ")
 
-		gone, over := shareable(t, b.dev()), alloc[byte](t, b.dev(), 8)
+		gone, over := testgpu.NewSharedEvent(t, b.Device()), testgpu.Alloc[byte](t, b.Device(), 8)
 		require.NoError(t, gone.Close())
 		require.NoError(t, over.Close())
 		_, err = ipc.ExportEvent(gone)
@@ -118,8 +119,8 @@ func TestExportErrors(t *testing.T) {
 
 // A part of memory passes as that part, whatever its elements are here and there.
 func TestPartsOfMemory(t *testing.T) {
-	check := func(t *testing.T, there, here *backend) {
-		buf := alloc[uint32](t, there.dev(), 64)
+	check := func(t *testing.T, there, here *testgpu.Backend) {
+		buf := testgpu.Alloc[uint32](t, there.Device(), 64)
 		part, err := buf.Range(10, 30)
 		require.NoError(t, err)
 		of, err := part.Range(5, 15)
@@ -153,17 +154,17 @@ func TestPartsOfMemory(t *testing.T) {
 		inner, err := words.Range(2, 4)
 		require.NoError(t, err)
 		require.Equal(t, uint64(68), exported(t, inner).Offset, "of the allocation, wherever it was imported")
-		_, err = ipc.ImportBuffer[uint16](here.drv, exported(t, odd), nil)
+		_, err = ipc.ImportBuffer[uint16](here.Driver, exported(t, odd), nil)
 		require.ErrorIs(t, err, cuda.ErrInvalid)
-		_, err = ipc.ImportBuffer[complex128](here.drv, exported(t, part), nil)
+		_, err = ipc.ImportBuffer[complex128](here.Driver, exported(t, part), nil)
 		require.ErrorIs(t, err, cuda.ErrInvalid, "40 is no multiple of 16")
 
 		fillNow(t, buf, 1)
-		s := newStream(t, here.dev(), nil)
+		s := testgpu.NewStream(t, here.Device(), nil)
 		require.NoError(t, cuda.Fill(s, inner, 2))
 		require.NoError(t, s.Synchronize())
 		out := make([]uint32, 64)
-		require.NoError(t, cuda.CopyToSlice(t.Context(), newStream(t, there.dev(), nil), out, buf))
+		require.NoError(t, cuda.CopyToSlice(t.Context(), testgpu.NewStream(t, there.Device(), nil), out, buf))
 		for i, v := range out {
 			want := uint32(1)
 			if i == 17 || i == 18 {
@@ -172,19 +173,19 @@ func TestPartsOfMemory(t *testing.T) {
 			require.Equal(t, want, v, "element %d", i)
 		}
 	}
-	rule(t, "31 a part of memory, in one process", 1, func(t *testing.T, b *backend) { check(t, b, b) })
+	testgpu.Rule(t, "31 a part of memory, in one process", 1, func(t *testing.T, b *testgpu.Backend) { check(t, b, b) })
 	p := newPeers(t, cudatest.Config{})
-	check(t, p.there, p.here)
+	check(t, p.There, p.Here)
 	require.Equal(t, 1, p.ledger.opens, "opened once")
 }
 
 // What was imported can be passed on, and names the one who made it.
 func TestExportingAgain(t *testing.T) {
 	p := newPeers(t, cudatest.Config{})
-	third, _ := kept(t, p.gpu.NewProcess().API())
-	theirs, buf := p.event(t), alloc[uint32](t, p.there.dev(), 16)
+	third, _ := kept(t, p.GPU.NewProcess().API())
+	theirs, buf := p.event(t), testgpu.Alloc[uint32](t, p.There.Device(), 16)
 	event, memory := exported(t, theirs), exported(t, buf)
-	e, words := imported(t, p.here, event), importedBuffer[uint32](t, p.here, memory)
+	e, words := imported(t, p.Here, event), importedBuffer[uint32](t, p.Here, memory)
 	require.Equal(t, event, exported(t, e))
 	require.Equal(t, memory, exported(t, words))
 	h, err := e.IPCHandle()
@@ -195,29 +196,29 @@ func TestExportingAgain(t *testing.T) {
 	require.EqualValues(t, memory.Handle, m)
 
 	far, its := imported(t, third, exported(t, e)), importedBuffer[uint32](t, third, exported(t, words))
-	s := newStream(t, p.there.dev(), nil)
-	release := p.gpu.Hold(s)
+	s := testgpu.NewStream(t, p.There.Device(), nil)
+	release := p.GPU.Hold(s)
 	require.NoError(t, cuda.Fill(s, buf, 9))
 	require.NoError(t, theirs.Record(s))
-	require.False(t, query(t, far))
-	u := newStream(t, third.dev(), nil)
+	require.False(t, testgpu.Query(t, far))
+	u := testgpu.NewStream(t, third.Device(), nil)
 	require.NoError(t, far.Wait(u))
-	out := allocHost[uint32](t, third.dev(), 16)
+	out := testgpu.AllocHost[uint32](t, third.Device(), 16)
 	require.NoError(t, cuda.Copy(u, out, its))
 	release()
 	require.NoError(t, u.Synchronize())
-	all(t, 9, out.Slice())
+	testgpu.RequireAll(t, 9, out.Slice())
 
-	back := imported(t, p.there, exported(t, far))
-	require.Equal(t, native(t, theirs), native(t, back), "it is the exporter's own")
+	back := imported(t, p.There, exported(t, far))
+	require.Equal(t, testgpu.NativeEvent(t, theirs), testgpu.NativeEvent(t, back), "it is the exporter's own")
 
-	anonymous, err := p.here.dev().OpenEvent(event.Handle, nil)
+	anonymous, err := p.Here.Device().OpenEvent(event.Handle, nil)
 	require.NoError(t, err)
 	_, err = ipc.ExportEvent(anonymous)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "does not say whose")
 	require.NoError(t, anonymous.Close())
-	bytes, err := cuda.OpenBuffer[uint8](p.here.dev(), memory.Handle, nil)
+	bytes, err := cuda.OpenBuffer[uint8](p.Here.Device(), memory.Handle, nil)
 	require.NoError(t, err)
 	_, err = ipc.ExportBuffer(bytes)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
@@ -230,19 +231,19 @@ func TestCloseOrders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPeers(t, cudatest.Config{})
 			theirs, ours := p.shared(t)
-			buf := alloc[uint32](t, p.there.dev(), 16)
-			words := importedBuffer[uint32](t, p.here, exported(t, buf))
-			s, u := newStream(t, p.there.dev(), nil), newStream(t, p.here.dev(), nil)
+			buf := testgpu.Alloc[uint32](t, p.There.Device(), 16)
+			words := importedBuffer[uint32](t, p.Here, exported(t, buf))
+			s, u := testgpu.NewStream(t, p.There.Device(), nil), testgpu.NewStream(t, p.Here.Device(), nil)
 			fillNow(t, buf, 3)
 			require.NoError(t, theirs.Record(s))
 			if exporterFirst {
 				require.NoError(t, theirs.Close())
 				require.NoError(t, buf.Close())
-				require.True(t, query(t, ours))
+				require.True(t, testgpu.Query(t, ours))
 				require.NoError(t, ours.Wait(u))
-				holds(t, u, words, 3)
+				testgpu.RequireFilled(t, u, words, 3)
 				fillNow(t, words, 4)
-				holds(t, u, words, 4)
+				testgpu.RequireFilled(t, u, words, 4)
 				require.NoError(t, ours.Record(u))
 				require.NoError(t, ours.Synchronize())
 				return
@@ -250,9 +251,9 @@ func TestCloseOrders(t *testing.T) {
 			require.NoError(t, ours.Close())
 			require.NoError(t, words.Close())
 			p.ledger.requireOpens(t, 2, 2)
-			require.True(t, query(t, theirs))
+			require.True(t, testgpu.Query(t, theirs))
 			require.NoError(t, theirs.Record(s))
-			holds(t, s, buf, 3)
+			testgpu.RequireFilled(t, s, buf, 3)
 			require.Zero(t, p.ledger.watches())
 		})
 	}

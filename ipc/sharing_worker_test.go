@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/internal/kernels"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -218,8 +218,7 @@ const workerVariable = "PURECUDA_TEST_WORKER"
 
 // remoteWorker is a worker in another process.
 type remoteWorker struct {
-	*child
-	in     *os.File
+	*testgpu.Child
 	reaped func()
 }
 
@@ -227,27 +226,26 @@ type remoteWorker struct {
 func startWorker(t *testing.T, before ...string) *remoteWorker {
 	t.Helper()
 	w := launchWorker(t, before...)
-	require.Equal(t, "ok ready", w.says())
+	require.Equal(t, "ok ready", w.Says())
 	return w
 }
 
 func launchWorker(t *testing.T, before ...string) *remoteWorker {
 	t.Helper()
-	in, to, err := os.Pipe()
-	require.NoError(t, err)
 	command := append(before, os.Args[0], "-test.run=^TestWorkerProcess$", "-test.v")
-	w := &remoteWorker{child: startChild(t, in, workerVariable+"=1", command[0], command[1:]...), in: to}
-	w.reaped = sync.OnceFunc(func() { _ = w.cmd.Wait() })
-	require.NoError(t, in.Close())
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), workerVariable+"=1")
+	w := &remoteWorker{Child: testgpu.StartChild(t, cmd)}
+	w.reaped = sync.OnceFunc(func() { _ = w.Cmd.Wait() })
 	t.Cleanup(func() { w.kill(); w.reaped() })
 	return w
 }
 
 func (w *remoteWorker) do(command ...string) (string, error) {
-	if _, err := fmt.Fprintln(w.in, strings.Join(command, " ")); err != nil {
+	if _, err := fmt.Fprintln(w.In, strings.Join(command, " ")); err != nil {
 		return "", err
 	}
-	kind, answer, _ := strings.Cut(w.says(), " ")
+	kind, answer, _ := strings.Cut(w.Says(), " ")
 	if kind != "ok" {
 		return "", errors.New(answer)
 	}
@@ -257,15 +255,9 @@ func (w *remoteWorker) do(command ...string) (string, error) {
 // kill sends SIGKILL, and does not wait for the end. It returns when that was.
 func (w *remoteWorker) kill() (at time.Time) {
 	at = time.Now()
-	_ = w.cmd.Process.Kill()
-	_ = w.in.Close()
+	_ = w.Cmd.Process.Kill()
+	_ = w.In.Close()
 	return at
-}
-
-// quit ends the worker as it should end.
-func (w *remoteWorker) quit() {
-	require.NoError(w.t, w.in.Close())
-	w.end()
 }
 
 func TestWorkerProcess(t *testing.T) {
@@ -274,10 +266,10 @@ func TestWorkerProcess(t *testing.T) {
 	}
 	say := func(answer string, err error) {
 		if err != nil {
-			fmt.Println("child: error", strings.ReplaceAll(err.Error(), "\n", "; "))
+			testgpu.Say("error %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 			return
 		}
-		fmt.Println("child: ok", answer)
+		testgpu.Say("ok %s", answer)
 	}
 	drv, err := cuda.Open(nil)
 	var w *worker
@@ -303,44 +295,7 @@ func twoWorkers(t *testing.T) (*worker, *remoteWorker) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes share events and memory on linux")
 	}
-	d, err := realDriver(t).OpenDevice(0)
+	d, err := testgpu.RealDriver(t).OpenDevice(0)
 	require.NoError(t, err)
 	return localWorker(t, d), startWorker(t)
-}
-
-// child is another process that prints lines for its parent.
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	out   io.Reader
-}
-
-func startChild(t *testing.T, stdin io.Reader, env string, name string, args ...string) *child {
-	c := &child{t: t, cmd: exec.CommandContext(t.Context(), name, args...)}
-	c.cmd.Env = append(os.Environ(), env)
-	c.cmd.Stdin = stdin
-	c.cmd.Stderr = os.Stderr
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.cmd.Start())
-	c.out, c.lines = out, bufio.NewScanner(out)
-	return c
-}
-
-// says returns the child's next line for its parent.
-func (c *child) says() string {
-	c.t.Helper()
-	for c.lines.Scan() {
-		if text, ok := strings.CutPrefix(c.lines.Text(), "child: "); ok {
-			return text
-		}
-	}
-	c.t.Fatal("the child has ended")
-	return ""
-}
-
-func (c *child) end() {
-	_, _ = io.Copy(io.Discard, c.out)
-	require.NoError(c.t, c.cmd.Wait())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
 	"github.com/purecuda/cuda/ipc"
 )
 
@@ -110,17 +111,17 @@ func FuzzTokenJSON(f *testing.F) {
 
 // Tokens that were altered, with and without the right checksum, open nothing.
 func TestAlteredTokensOpenNothing(t *testing.T) {
-	n := 100_000
+	n := 25_000
 	if testing.Short() {
-		n = 10_000
+		n = 5000
 	}
 	p := newPeers(t, cudatest.Config{})
 	const extent = 64
-	buf, e := alloc[byte](t, p.there.dev(), extent), p.event(t)
+	buf, e := testgpu.Alloc[byte](t, p.There.Device(), extent), p.event(t)
 	part, err := buf.Range(16, 32)
 	require.NoError(t, err)
 	memory, event := exported(t, part), exported(t, e)
-	before, drv := p.here.drv.Stats(), p.here.drv
+	before, drv := p.Here.Driver.Stats(), p.Here.Driver
 	rnd := rand.New(rand.NewPCG(1, 2))
 	opened := 0
 	for i := range n {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 func TestWithdraw(t *testing.T) {
@@ -17,29 +18,29 @@ func TestWithdraw(t *testing.T) {
 	require.NoError(t, a.Offer("x", x))
 	y := b.attach(t, "x")
 	wanted := b.Withdrawn("x")
-	silent(t, wanted)
+	testgpu.NotReady(t, wanted)
 
-	require.ErrorIs(t, a.Withdraw(within(t, soon), "x"), context.DeadlineExceeded)
-	toldBy(t, wanted)
+	require.ErrorIs(t, a.Withdraw(within(t, testgpu.Soon), "x"), context.DeadlineExceeded)
+	testgpu.Receive(t, wanted)
 	require.True(t, isClosed(b.Withdrawn("x")), "nothing of the name is offered now")
-	_, err := b.Event(within(t, soon), b.drv, "x")
+	_, err := b.Event(within(t, testgpu.Soon), b.drv, "x")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	err = a.Offer("x", x)
 	require.ErrorIs(t, err, cuda.ErrInvalid)
 	require.ErrorContains(t, err, "has not released it yet")
 
 	ctx := newAwaited(context.Background())
-	again := started(func() error { return a.Withdraw(ctx, "x") })
-	toldBy(t, ctx.waits) // before, it would find nothing that is offered
-	silent(t, again)
+	again := testgpu.Go(func() error { return a.Withdraw(ctx, "x") })
+	testgpu.Receive(t, ctx.waits) // before, it would find nothing that is offered
+	testgpu.NotReady(t, again)
 	require.NoError(t, y.Close())
-	require.NoError(t, toldBy(t, again))
+	require.NoError(t, testgpu.Receive(t, again))
 	require.Equal(t, 1, a.live(), "x itself")
 
 	// The name is free again.
 	require.NoError(t, a.Offer("x", x))
 	require.Equal(t, []float32{1}, b.read(t, b.attach(t, "x")))
-	silent(t, b.Withdrawn("x"))
+	testgpu.NotReady(t, b.Withdrawn("x"))
 }
 
 func TestWithdrawWhatNobodyAttached(t *testing.T) {
@@ -63,12 +64,12 @@ func TestWithdrawWaitsForGraphs(t *testing.T) {
 	g, err := b.stream.Capture(func() error { return cuda.Fill(b.stream, y, 2) })
 	require.NoError(t, err)
 	require.NoError(t, y.Close())
-	withdrawn := started(func() error { return a.Withdraw(context.Background(), "x") })
-	silent(t, withdrawn)
+	withdrawn := testgpu.Go(func() error { return a.Withdraw(context.Background(), "x") })
+	testgpu.NotReady(t, withdrawn)
 	require.NoError(t, b.Session.Close())
-	silent(t, withdrawn)
+	testgpu.NotReady(t, withdrawn)
 	require.NoError(t, g.Close())
-	require.NoError(t, toldBy(t, withdrawn))
+	require.NoError(t, testgpu.Receive(t, withdrawn))
 }
 
 // When the exporter leaves, all that it offered is wanted back, and given back piece
@@ -86,24 +87,24 @@ func TestLeaveWithdrawsAll(t *testing.T) {
 	y, z := b.attach(t, "x"), b.attach(t, "other")
 	wanted, unused := b.Withdrawn("x"), b.Withdrawn("unused")
 	require.NoError(t, a.Session.Close())
-	toldBy(t, wanted)
-	toldBy(t, unused)
-	toldBy(t, b.Done())
+	testgpu.Receive(t, wanted)
+	testgpu.Receive(t, unused)
+	testgpu.Receive(t, b.Done())
 	require.ErrorIs(t, b.Err(), ErrLeft)
 	require.ErrorIs(t, a.Err(), cuda.ErrClosed)
-	require.ErrorIs(t, a.Shutdown(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, a.Shutdown(within(t, testgpu.Soon)), context.DeadlineExceeded)
 	require.Equal(t, []float32{1}, b.read(t, y))
 	require.NoError(t, a.Withdraw(t.Context(), "unused"))
 	require.NoError(t, y.Close())
 	require.NoError(t, a.Withdraw(t.Context(), "x"))
 	require.Equal(t, []float32{2}, b.read(t, z))
-	require.ErrorIs(t, a.Shutdown(within(t, soon)), context.DeadlineExceeded)
+	require.ErrorIs(t, a.Shutdown(within(t, testgpu.Soon)), context.DeadlineExceeded)
 	require.NoError(t, z.Close())
 	require.NoError(t, a.Shutdown(t.Context()))
 	require.Zero(t, a.live())
 
 	// The importer's end is over without its Close, too.
-	becomes(t, func() bool { return len(goroutines()) <= before })
+	testgpu.WaitUntil(t, func() bool { return len(goroutines()) <= before })
 }
 
 // After the end nothing is offered or attached, and the error says why.
@@ -122,13 +123,13 @@ func TestAfterTheEnd(t *testing.T) {
 			x, y := a.memory(t, 1), b.memory(t, 2)
 			require.NoError(t, b.Offer("y", y))
 			a.attach(t, "y")
-			waits := started(func() error { _, err := a.Event(context.Background(), a.drv, "never"); return err })
-			silent(t, waits)
+			waits := testgpu.Go(func() error { _, err := a.Event(context.Background(), a.drv, "never"); return err })
+			testgpu.NotReady(t, waits)
 
 			test.end(a, b)
-			toldBy(t, a.Done())
+			testgpu.Receive(t, a.Done())
 			require.ErrorIs(t, a.Err(), test.is)
-			require.ErrorIs(t, toldBy(t, waits), test.is, "a wait for an offer")
+			require.ErrorIs(t, testgpu.Receive(t, waits), test.is, "a wait for an offer")
 			require.ErrorIs(t, a.Offer("x", x), test.is)
 			_, err := Buffer[float32](t.Context(), a.Session, a.drv, "y")
 			require.ErrorIs(t, err, test.is)
@@ -143,7 +144,7 @@ func TestAfterTheEnd(t *testing.T) {
 			require.NoError(t, b.Session.Close())
 			b.peers.go_()
 			a.peers.go_()
-			becomes(t, func() bool { return b.live() == 0 })
+			testgpu.WaitUntil(t, func() bool { return b.live() == 0 })
 		})
 	}
 }

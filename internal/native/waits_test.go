@@ -1,0 +1,270 @@
+package native_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/testgpu"
+)
+
+// The driver may take long to make an event, beside a busy device or another
+// thread. Who cancels, closes, or waits for something else does not wait for that.
+func TestNobodyWaitsBehindEventCreate(t *testing.T) {
+	create := testgpu.NewGate()
+	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+		bare := api.EventCreate
+		api.EventCreate = func(f uint32) (driver.Event, driver.Result) { create.Pass(); return bare(f) }
+	})
+	var streams [5]*cuda.Stream
+	var releases [5]func()
+	for i := range streams {
+		streams[i] = testgpu.NewStream(t, b.Device(), nil)
+		releases[i] = testgpu.Hold(t, streams[i])
+	}
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, e.Record(streams[0]))
+	waiting := testgpu.Go(e.Synchronize)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancelled := testgpu.Go(func() error { return streams[1].SynchronizeContext(ctx) })
+	closing, done := streams[2].Done(), streams[3].Done()
+	testgpu.Parked(t, b.Driver, 4)
+	release := create.Close()
+	other := testgpu.Go(streams[4].Synchronize)
+	<-create.Entered
+	cancel()
+	require.ErrorIs(t, testgpu.Receive(t, cancelled), context.Canceled)
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(streams[2].Close)))
+	require.ErrorIs(t, testgpu.Receive(t, closing), cuda.ErrClosed)
+	releases[3]() // gives an event back
+	require.NoError(t, testgpu.Receive(t, done))
+	releases[0]()
+	require.NoError(t, testgpu.Receive(t, waiting))
+	release()
+	for _, r := range releases {
+		r()
+	}
+	require.NoError(t, testgpu.Receive(t, other))
+}
+
+// WaitAll asks for each a few times, however many are done already, and looks at its
+// context meanwhile.
+func TestWaitAllAsksLittle(t *testing.T) {
+	_, b := testgpu.Simulated(t, cudatest.Config{}, nil)
+	busy, idle := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+	release := testgpu.Hold(t, busy)
+	defer release()
+	const n = 1000
+	var work []cuda.Waitable
+	for i := range 2 * n {
+		e := testgpu.NewEvent(t, nil)
+		require.NoError(t, e.Record([]*cuda.Stream{busy, idle}[i/n]))
+		work = append(work, e)
+	}
+	before := b.Driver.WaitStats().Queries
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, cuda.WaitAll(ctx, work...), context.DeadlineExceeded)
+	require.Less(t, b.Driver.WaitStats().Queries-before, uint64(20*n))
+}
+
+// The driver holds up who enqueues on a stream whose queue is full. Waits for other work
+// end all the same, also if a capture goes on or wants to begin.
+func TestAFullQueueStopsNoWait(t *testing.T) {
+	for name, enqueue := range map[string]func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()){
+		"a wait, and then a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
+			waiting := testgpu.Go(full.Synchronize)
+			<-held
+			capture := testgpu.Go(func() error {
+				g, err := captured.Capture(func() error { return nil })
+				return errors.Join(err, g.Close())
+			})
+			time.Sleep(20 * time.Millisecond) // until it wants to begin
+			amid()
+			require.NoError(t, testgpu.Receive(t, capture))
+			require.NoError(t, testgpu.Receive(t, waiting))
+		},
+		"a record beside a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
+			e := testgpu.NewEvent(t, nil)
+			g, err := captured.Capture(func() error {
+				recording := testgpu.Go(func() error { return e.Record(full) })
+				<-held
+				amid()
+				return testgpu.Receive(t, recording)
+			})
+			require.NoError(t, errors.Join(err, g.Close()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := testgpu.NewGate()
+			var full driver.Stream
+			gpu, b := testgpu.Simulated(t, cudatest.Config{Devices: 2}, func(api *driver.API) {
+				bare := api.EventRecord
+				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+					if s == full {
+						record.Pass()
+					}
+					return bare(e, s)
+				}
+			})
+			s, captured, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Devices[1], nil)
+			releaseFull, releaseOther := gpu.Hold(s), gpu.Hold(other)
+			e, shared := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, &cuda.EventOptions{Interprocess: true})
+			require.NoError(t, e.Record(other))
+			require.NoError(t, shared.Record(other))
+			waiting := []<-chan error{e.Done(), shared.Done(), other.Done()}
+			testgpu.Parked(t, b.Driver, len(waiting))
+			full = s.Handle()
+			open := record.Close()
+			enqueue(t, s, captured, record.Entered, func() {
+				releaseOther()
+				for _, done := range waiting {
+					require.NoError(t, testgpu.Receive(t, done))
+				}
+				open()
+				releaseFull()
+			})
+		})
+	}
+}
+
+// A record that the driver holds up, as the queue of its stream is full, holds up nobody who
+// has nothing to do with that stream, whether a capture goes on or not.
+func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
+	for name, inCapture := range map[string]bool{"": false, "beside a capture": true} {
+		t.Run(name, func(t *testing.T) {
+			record := testgpu.NewGate()
+			var full driver.Stream
+			_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+				bare := api.EventRecord
+				api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
+					if s == full {
+						record.Pass()
+					}
+					return bare(e, s)
+				}
+			})
+			d := b.Device()
+			s, other, third := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+			captured := testgpu.NewStream(t, d, nil)
+			onFull, onOther, old := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
+			require.NoError(t, errors.Join(onFull.Record(s), old.Record(other)))
+			buf, pooled := testgpu.Alloc[uint32](t, d, 4), testgpu.AllocAsync[uint32](t, other, 4)
+			full = s.Handle()
+			others := func() error {
+				open := record.Close()
+				recording := testgpu.Go(func() error { return onFull.Record(s) })
+				<-record.Entered
+				for what, f := range map[string]func() error{
+					"record":                 func() error { return onOther.Record(other) },
+					"wait":                   func() error { return old.Wait(third) },
+					"WaitStream":             func() error { return third.WaitStream(other) },
+					"event query":            func() error { _, err := old.Query(); return err },
+					"event synchronize":      old.Synchronize,
+					"stream query":           func() error { _, err := other.Query(); return err },
+					"stream synchronize":     other.Synchronize,
+					"query of what it holds": func() error { _, err := onFull.Query(); return err },
+					"fill":                   func() error { return cuda.Fill(other, buf, 1) },
+					"slice":                  func() error { return cuda.CopyToSlice(t.Context(), other, make([]uint32, 4), buf) },
+					"free":                   func() error { return errors.Join(cuda.Fill(third, pooled, 1), pooled.Close()) },
+					"alloc": func() error {
+						b, err := cuda.AllocAsync[uint32](other, 4)
+						return errors.Join(err, b.Close())
+					},
+					"stream": func() error { s, err := d.NewStream(nil); return errors.Join(err, s.Close()) },
+					"event":  func() error { e := cuda.NewEvent(nil); return errors.Join(e.Record(third), e.Close()) },
+					"capture": func() error {
+						g, err := third.Capture(func() error { return cuda.Fill(third, buf, 1) })
+						return errors.Join(err, g.Close())
+					},
+				} {
+					require.NoError(t, testgpu.Receive(t, testgpu.Go(f)), what)
+				}
+				testgpu.NotReady(t, recording)
+				open()
+				return testgpu.Receive(t, recording)
+			}
+			if !inCapture {
+				require.NoError(t, others())
+				return
+			}
+			g, err := captured.Capture(others)
+			require.NoError(t, errors.Join(err, g.Close()))
+		})
+	}
+}
+
+// Forgotten memory that another device still uses is freed by the garbage
+// collector, which is in no bubble and may have to wait. That goes together with
+// waits in the bubble, whichever begins first.
+func TestCleanupWaitsBesideABubble(t *testing.T) {
+	for name, waitFirst := range map[string]bool{"the bubble first": true, "the cleanup first": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gpu := cudatest.New(cudatest.Config{Devices: 2})
+				drv, err := cuda.OpenDriver(gpu.API())
+				require.NoError(t, err)
+				d0, err := drv.OpenDevice(0)
+				require.NoError(t, err)
+				d1, err := drv.OpenDevice(1)
+				require.NoError(t, err)
+				s, dst := testgpu.NewStream(t, d1, nil), testgpu.Alloc[byte](t, d1, 1<<10)
+				gpu.Run(s, time.Hour)
+				func() {
+					b, err := cuda.Alloc[byte](d0, 1<<10)
+					require.NoError(t, err)
+					require.NoError(t, cuda.Copy[byte](s, dst, b))
+				}()
+				e := testgpu.NewEvent(t, nil)
+				require.NoError(t, e.Record(s))
+				var done <-chan error
+				if waitFirst {
+					done = e.Done()
+				}
+				for drv.Stats().Forgotten == 0 { // no time passes in the bubble
+					runtime.GC()
+					runtime.Gosched()
+				}
+				if !waitFirst {
+					done = e.Done()
+				}
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
+// Waits in a bubble and outside of it at the same time, for one driver that knows nothing of
+// bubbles.
+func TestWaitsInAndOutOfABubble(t *testing.T) {
+	gpu := cudatest.New(cudatest.Config{})
+	api := *gpu.API()
+	api.Sleep = nil
+	var ready atomic.Bool
+	api.EventQuery = func(driver.Event) driver.Result {
+		if ready.Load() {
+			return driver.Success
+		}
+		return driver.ErrorNotReady
+	}
+	b := testgpu.Open(t, &api)
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, e.Record(testgpu.NewStream(t, b.Device(), nil)))
+	outside := e.Done()
+	synctest.Test(t, func(t *testing.T) {
+		inside := e.Done()
+		ready.Store(true)
+		require.NoError(t, <-inside)
+		require.NoError(t, e.Synchronize())
+	})
+	require.NoError(t, testgpu.Receive(t, outside))
+}
