@@ -370,6 +370,21 @@ func TestEnd(t *testing.T) {
 	check()
 }
 
+// An owner that ends its waits between the first poll of one and its parking ends it too.
+func TestEndBeforeParking(t *testing.T) {
+	var p Poller
+	var o Owner
+	pt := &free{poll: func() (bool, error) { o.End(&p); return false, nil }}
+	ctx, cancel := context.WithTimeout(background, 2*time.Second)
+	defer cancel()
+	require.ErrorIs(t, p.Wait(ctx, pt, &o, false), ErrEnded)
+	o = Owner{}
+	var told error
+	p.Notify(pt, &o, func(err error) { told = err }) // it is told before Notify returns
+	require.ErrorIs(t, told, ErrEnded)
+	rest(t, &p)
+}
+
 // Who ends or gives up does not wait for the poller, which may have to wait for an answer.
 func TestEndBesideAQuestionThatTakesLong(t *testing.T) {
 	check := goes(t)
@@ -523,12 +538,14 @@ func TestNoQueueStarvesOthers(t *testing.T) {
 	}
 	again(nil)
 	again(nil)
+	last := notified(&p, &free{place: busy.at(1 << 40).Place, poll: func() (bool, error) { return stop.Load(), nil }}, nil)
 	other := notified(&p, s.at(1), nil)
 	waiting(t, other)
 	s.done.Store(1)
 	require.NoError(t, get(t, other))
 	require.Greater(t, next.Load(), uint64(10))
 	stop.Store(true)
+	require.NoError(t, get(t, last))
 	rest(t, &p)
 }
 
