@@ -80,8 +80,8 @@ func TestWaitAllAsksLittle(t *testing.T) {
 // The driver holds up who enqueues on a stream whose queue is full. Waits for other work
 // end all the same, also if a capture goes on or wants to begin.
 func TestAFullQueueStopsNoWait(t *testing.T) {
-	for name, enqueue := range map[string]func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()){
-		"a wait, and then a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
+	for name, enqueue := range map[string]func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, meanwhile func()){
+		"a wait, and then a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, meanwhile func()) {
 			waiting := testgpu.Go(full.Synchronize)
 			<-held
 			capture := testgpu.Go(func() error {
@@ -89,16 +89,16 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 				return errors.Join(err, g.Close())
 			})
 			time.Sleep(20 * time.Millisecond) // until it wants to begin
-			amid()
+			meanwhile()
 			require.NoError(t, testgpu.Receive(t, capture))
 			require.NoError(t, testgpu.Receive(t, waiting))
 		},
-		"a record beside a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, amid func()) {
+		"a record beside a capture": func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, meanwhile func()) {
 			e := testgpu.NewEvent(t, nil)
 			g, err := captured.Capture(func() error {
 				recording := testgpu.Go(func() error { return e.Record(full) })
 				<-held
-				amid()
+				meanwhile()
 				return testgpu.Receive(t, recording)
 			})
 			require.NoError(t, errors.Join(err, g.Close()))
