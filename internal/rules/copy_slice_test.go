@@ -286,7 +286,7 @@ func TestCopySlice(t *testing.T) {
 
 // A capture may begin while a slice is being copied on its stream. What is left of the copy is
 // refused, is not in the graph, and other copies go on as before.
-func TestCaptureAmidACopyOfASlice(t *testing.T) {
+func TestCaptureDuringACopyOfASlice(t *testing.T) {
 	const n = 16 << 20 // more than there is staging memory
 	for name, copied := range map[string]func(t *testing.T, s *cuda.Stream, buf *cuda.Buffer[byte]) error{
 		"from": func(t *testing.T, s *cuda.Stream, buf *cuda.Buffer[byte]) error {
@@ -297,7 +297,7 @@ func TestCaptureAmidACopyOfASlice(t *testing.T) {
 		},
 	} {
 		for way, capture := range testgpu.CaptureWays() {
-			testgpu.Rule(t, "23 a capture amid a copy "+name+" a slice: "+way, 1, func(t *testing.T, b *testgpu.Backend) {
+			testgpu.Rule(t, "23 a capture during a copy "+name+" a slice: "+way, 1, func(t *testing.T, b *testgpu.Backend) {
 				b = testgpu.Modified(t, b, func(*driver.API) {})
 				d := b.Device()
 				s, other := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
