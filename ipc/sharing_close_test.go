@@ -159,14 +159,14 @@ func TestImportClosed(t *testing.T) {
 			require.NoError(t, err)
 			s := testgpu.NewStream(t, b.Device(), nil)
 			require.NoError(t, cuda.Fill(s, buf, 5))
-			during := int32(-1)
+			meanwhile := int32(-1)
 			g, err := s.Capture(func() error {
 				err := buf.Close()
-				during = calls.Load()
+				meanwhile = calls.Load()
 				return err
 			})
 			require.NoError(t, err, "it does not end the capture of the stream that has used it")
-			require.Zero(t, during)
+			require.Zero(t, meanwhile)
 			testgpu.WaitUntil(t, func() bool { return calls.Load() == 1 })
 			require.NoError(t, g.Close())
 			require.NoError(t, other.Close())

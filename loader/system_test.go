@@ -64,6 +64,30 @@ func TestSystemLibrary(t *testing.T) {
 	require.Equal(t, l.Path, l.API.Source)
 }
 
+// Where there was no usable library a later call finds one that has come since.
+func TestSystemFailureIsNotKept(t *testing.T) {
+	if !isChild() {
+		path := fakeLibrary(t, symbols(everything))
+		require.NoError(t, os.Rename(path, path+".later"))
+		inChild(t, filepath.Dir(path))
+		return
+	}
+	path := filepath.Join(os.Getenv("LD_LIBRARY_PATH"), soname)
+	_, err := Open("")
+	if err == nil {
+		t.Log("the machine has a library of its own")
+		return
+	}
+	require.ErrorIs(t, err, ErrNotFound)
+	later, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.later"))
+	require.NoError(t, err)
+	require.Len(t, later, 1)
+	require.NoError(t, os.Rename(later[0], path))
+	l, err := Open("")
+	require.NoError(t, err)
+	require.Equal(t, path, l.Path)
+}
+
 // requireAvoided requires that the library in LD_LIBRARY_PATH was left alone,
 // whether the machine has another one or not.
 func requireAvoided(t *testing.T, reason string) {

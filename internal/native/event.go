@@ -189,58 +189,6 @@ func (e *Event) recordShared(m *Mark, s *Stream, k *Capture) error {
 	return nil
 }
 
-// newMark returns a mark for a record on s. In a capture its native event is one that
-// nobody has had: a question about a used one may still be on its way to the driver.
-func (e *Event) newMark(s *Stream, k *Capture) (*Mark, error) {
-	if err := e.Options.Check(); err != nil {
-		return nil, err
-	}
-	n, err := s.Dev.events.take(s.Dev, s, e.Options.flags(), k)
-	if err != nil {
-		return nil, err
-	}
-	m := &e.first
-	if !e.claimed.CompareAndSwap(false, true) {
-		m = new(Mark)
-	}
-	m.n, m.event, m.dev, m.on = n, n.event, s.Dev, s
-	n.inUse.Store(true)
-	if k != nil {
-		m.capture = k
-		m.state.Store(inGraph)
-		k.events = append(k.events, n)
-	}
-	return m, nil
-}
-
-// create makes a mark that others can record too, unless the event has a mark.
-func (e *Event) create(d *Device) (*Mark, error) {
-	if err := e.Options.Check(); err != nil {
-		return nil, err
-	}
-	if e.Options.Device != nil && e.Options.Device != d {
-		return nil, mismatch(e.Options.Device, d)
-	}
-	n, err := d.events.make(d, e.Options.flags())
-	if err != nil {
-		return nil, err
-	}
-	return e.adopt(&Mark{n: n, event: n.event, dev: d}), nil
-}
-
-// adopt makes m, which others know, the event's mark, unless it has one. It returns the
-// event's mark.
-func (e *Event) adopt(m *Mark) *Mark {
-	m.state.Store(shared | unrecorded)
-	m.n.inUse.Store(true)
-	if !e.mark.CompareAndSwap(nil, m) {
-		m.n.inUse.Store(false)
-		return e.mark.Load()
-	}
-	m.dev.Driver.Live.Events.Add(1)
-	return m
-}
-
 // Wait makes the work enqueued on s from now on wait for the event.
 func (e *Event) Wait(s *Stream) error {
 	w := s.gate.Enter()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,9 +18,16 @@ const (
 	Soon = 20 * time.Millisecond
 	// Late is how much later than the work a wait may end in virtual time.
 	Late = 2 * time.Millisecond
-	// limit is how long a test waits for something that must happen.
-	limit = 10 * time.Second
 )
+
+// limit is how long a test waits for something that must happen: 10 s, or the seconds in
+// PURECUDA_TEST_PATIENCE, where failures are expected and should not take long.
+var limit = func() time.Duration {
+	if n, err := strconv.Atoi(os.Getenv("PURECUDA_TEST_PATIENCE")); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	return 10 * time.Second
+}()
 
 // OnTime checks that what began has taken want, up to [Late] more.
 func OnTime(t testing.TB, began time.Time, want time.Duration) {

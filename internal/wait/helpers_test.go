@@ -2,7 +2,9 @@ package wait
 
 import (
 	"context"
+	"os"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,12 +105,21 @@ func started(f func() error) <-chan error {
 	return done
 }
 
+// long is how long a wait that must end is waited for: 20 s, or the seconds in the
+// environment.
+var long = func() time.Duration {
+	if n, err := strconv.Atoi(os.Getenv("PURECUDA_TEST_PATIENCE")); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	return 20 * time.Second
+}()
+
 func get(t testing.TB, done <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(long):
 		require.FailNow(t, "the wait does not end")
 		return nil
 	}

@@ -1,0 +1,188 @@
+package native
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/driver"
+)
+
+// simulated returns the device of a simulated GPU.
+func simulated(t *testing.T) *Device {
+	t.Helper()
+	gpu := cudatest.New(cudatest.Config{})
+	api := *gpu.API()
+	require.NoError(t, api.Complete())
+	require.Equal(t, driver.Success, api.Init(0))
+	d := NewDriver(&api, func(what string, err error) { t.Error(what, err) }).NewDevice(0, 0, nil)
+	_, err := d.Open()
+	require.NoError(t, err)
+	return d
+}
+
+func newStream(t *testing.T, d *Device) *Stream {
+	t.Helper()
+	s, err := d.NewStream(0, false)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// A stream has joined what is before the record that it has waited for, and nothing else.
+func TestJoins(t *testing.T) {
+	var j joins
+	for _, p := range []place{makePlace(0, 1), makePlace(3, 7), makePlace(3, 0)} {
+		require.False(t, j.after(p))
+	}
+	j.note(makePlace(3, 7))
+	j.note(makePlace(0, 9)) // no place
+	j.note(makePlace(5, 2)) // in another slot
+	for p, joined := range map[place]bool{
+		makePlace(3, 6): true, makePlace(3, 7): false, makePlace(3, 8): false,
+		makePlace(5, 1): true, makePlace(5, 2): false, makePlace(0, 1): false, makePlace(4, 1): false,
+		makePlace(3+uint64(len(j)), 1): false, // of the same slot
+	} {
+		require.Equal(t, joined, j.after(p), "%d of %d", p.number(), p.serial())
+	}
+	j.note(makePlace(3+uint64(len(j)), 2))
+	require.False(t, j.after(makePlace(3, 6)), "another has its slot")
+	require.EqualValues(t, 1<<20, makePlace(maxSerial, 1<<20).number())
+	require.EqualValues(t, maxSerial, makePlace(maxSerial, 1<<20).serial())
+}
+
+// The place of a use never goes back, however late somebody notes one.
+func TestPlacesGrow(t *testing.T) {
+	for _, c := range []struct{ has, notes, want place }{
+		{0, makePlace(2, 5), makePlace(2, 5)},
+		{makePlace(2, 5), makePlace(2, 6), makePlace(2, 6)},
+		{makePlace(2, 5), makePlace(2, 4), makePlace(2, 5)},
+		{makePlace(2, 5), makePlace(1, 9), makePlace(1, 9)}, // the stream has a new serial
+		{makePlace(2, 5), makePlace(3, 1), makePlace(3, 1)},
+	} {
+		var u user
+		u.place.Store(uint64(c.has))
+		u.advance(c.notes)
+		require.Equal(t, c.want, place(u.place.Load()))
+	}
+
+	d := simulated(t)
+	home, other := newStream(t, d), newStream(t, d)
+	m := &Memory{Dev: d, kind: poolMemory, home: home}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 2000 {
+				other.gate.EnterRecord()
+				p := other.place()
+				runtime.Gosched()
+				m.used(other)
+				if got := place(m.user(other).place.Load()); got < p {
+					t.Errorf("%d after %d", got.number(), p.number())
+				}
+				other.leave()
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, m.list(), 1)
+	m.list()[0].release()
+}
+
+// Work on a stream that was made elsewhere, and what others may have recorded, has no place.
+func TestNoPlace(t *testing.T) {
+	d := simulated(t)
+	s, home := newStream(t, d), newStream(t, d)
+	var e Event
+	require.NoError(t, e.Record(s))
+	s.Handle()
+	require.NoError(t, e.Record(s))
+	require.NoError(t, e.Wait(home))
+	require.Zero(t, place(e.mark.Load().first.Load()).serial())
+	for i := range home.joined {
+		require.Zero(t, home.joined[i].Load(), "others may record in between")
+	}
+	e.Close()
+}
+
+// Who records beside others does not say that the record is the last one so far.
+func TestOverlappingRecords(t *testing.T) {
+	d := simulated(t)
+	s := newStream(t, d)
+	var e Event
+	first := s.gate.Number()
+	for i, overlaps := range []bool{false, true, false} {
+		if overlaps {
+			s.gate.Enter()
+		}
+		require.NoError(t, e.Record(s))
+		want := first + uint64(i) + 1
+		m := e.mark.Load()
+		require.Equal(t, want, place(m.first.Load()).number())
+		if overlaps {
+			want = math.MaxUint64
+			require.Equal(t, want, m.last.Load())
+			queue, _, _ := m.Place()
+			require.Nil(t, queue, "a call is under way that may record it")
+			s.leave()
+			continue
+		}
+		require.Equal(t, want, m.last.Load())
+		queue, _, _ := m.Place()
+		require.Equal(t, s, queue)
+	}
+	e.Close()
+}
+
+// Numbers that are used up begin again with a new serial, so that no place means two things.
+func TestRenumber(t *testing.T) {
+	d := simulated(t)
+	s := newStream(t, d)
+	var e Event
+	s.gate.Begin(1<<39 - 2)
+	require.NoError(t, e.Record(s))
+	was := s.place()
+	require.NoError(t, e.Record(s))
+	require.NoError(t, e.Record(s))
+	require.NotEqual(t, was.serial(), s.place().serial())
+	require.Less(t, s.place().number(), uint64(4))
+	e.Close()
+}
+
+// What has begun a capture or joined it is diverted until it ends, and only that.
+func TestCapturesDivert(t *testing.T) {
+	d := simulated(t)
+	s, o, third := newStream(t, d), newStream(t, d), newStream(t, d)
+	diverted := func() (all []bool) {
+		for _, s := range []*Stream{s, o, third, d.Default} {
+			all = append(all, s.gate.Diverted())
+		}
+		return all
+	}
+	d.Default.open()
+	require.Equal(t, []bool{false, false, false, false}, diverted())
+	k, err := s.BeginCapture()
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, false, false, false}, diverted())
+	require.NoError(t, o.WaitStream(s))
+	require.Equal(t, []bool{true, true, false, false}, diverted())
+	require.NoError(t, s.WaitStream(o))
+	g, err := k.End()
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.Equal(t, []bool{false, false, false, false}, diverted())
+	blocking, err := d.NewStream(0, true)
+	require.NoError(t, err)
+	k, err = blocking.BeginCapture()
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false, false, true}, diverted())
+	g, err = k.End()
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.Equal(t, []bool{false, false, false, false}, diverted())
+	require.NoError(t, blocking.Close())
+}
