@@ -148,12 +148,12 @@ func ExampleMemoryPool() {
 	// reserved: 0 KiB
 }
 
-// A process that dies before its event is done leaves nobody hanging: the host waits for
-// the event, and is told.
+// A process that dies before its event is done ends the wait of the host for it, with an
+// error.
 func ExampleEvent_WaitAlive() {
 	gpu := cudatest.New(cudatest.Config{})
-	doomed := gpu.NewProcess()
-	there, _ := cuda.OpenDriver(doomed.API())
+	exporter := gpu.NewProcess()
+	there, _ := cuda.OpenDriver(exporter.API())
 	here, _ := cuda.OpenDriver(gpu.API())
 
 	theirs, _ := there.OpenDevice(0)
@@ -167,7 +167,7 @@ func ExampleEvent_WaitAlive() {
 	dev, _ := here.OpenDevice(0)
 	opened, _ := dev.OpenEvent(handle, &cuda.OpenOptions{Exporter: self}) // and watch that process
 	s, _ := dev.NewStream(nil)
-	time.AfterFunc(10*time.Millisecond, doomed.Kill)
+	time.AfterFunc(10*time.Millisecond, exporter.Kill)
 	err := opened.WaitAlive(context.Background(), s)
 	fmt.Println(errors.Is(err, cuda.ErrPeerGone))
 	fmt.Println(dev.Synchronize()) // s was never made to wait

@@ -51,7 +51,7 @@ func TestNilGraphIsAnError(t *testing.T) {
 }
 
 // Closing races with launches and updates: each call works or says closed, and
-// everything is let go.
+// everything is released.
 func TestGraphCloseRaces(t *testing.T) {
 	_, d := testgpu.SimulatedDevice(t, nil)
 	s, other, p := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil), testgpu.NewPipe(t, d)
@@ -112,5 +112,5 @@ func TestLostDeviceRefusesGraphs(t *testing.T) {
 		"Instantiate": instantiateErr, "Capture": captureErr} {
 		require.ErrorIs(t, err, cuda.ErrDeviceLost, name)
 	}
-	time.Sleep(3 * testgpu.Soon) // the watch would have told the host function
+	time.Sleep(3 * testgpu.Soon) // the watch would have called the host function
 }

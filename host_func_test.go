@@ -18,20 +18,20 @@ import (
 )
 
 // failedCalls launches host functions that a failing device will not call, and
-// checks what they are told. fail enqueues what the device fails with on s.
+// checks which errors they receive. fail enqueues what the device fails with on s.
 func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 	d.Driver().OnCleanupError(func(error) {})
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)
 	const n = 10
-	var told [n + 2]atomic.Int32 // the last two are of a graph
+	var received [n + 2]atomic.Int32 // the last two are of a graph
 	var wg sync.WaitGroup
 	tell := func(i int) func(error) {
 		return func(err error) {
 			if !errors.Is(err, cuda.ErrDeviceLost) {
-				t.Errorf("function %d was told %v", i, err)
+				t.Errorf("function %d received %v", i, err)
 			}
-			told[i].Add(1)
+			received[i].Add(1)
 			wg.Done()
 		}
 	}
@@ -59,12 +59,12 @@ func failedCalls(t *testing.T, d *cuda.Device, fail func(s *cuda.Stream)) {
 	require.Less(t, time.Since(began), time.Second)
 	require.Error(t, s.LaunchHostFunc(func(error) { t.Error("called, though it was refused") }))
 	time.Sleep(3 * testgpu.Soon)
-	for i := range told {
+	for i := range received {
 		want := int32(1)
 		if i >= n {
 			want = 3
 		}
-		require.Equal(t, want, told[i].Load(), i)
+		require.Equal(t, want, received[i].Load(), i)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestHostFuncsOfAFailingDeviceReal(t *testing.T) {
 
 func TestHostFuncsOfAFailingDeviceChild(t *testing.T) { testgpu.Trapped(t, failedCalls) }
 
-// One function is told of the failure of its device only: another device's go on.
+// A function receives the failure of its own device only: another device's go on.
 func TestHostFuncsOfTheOtherDeviceGoOn(t *testing.T) {
 	gpu := cudatest.New(cudatest.Config{Devices: 2})
 	drv, err := cuda.OpenDriver(gpu.API())
@@ -140,7 +140,7 @@ func TestRefusedHostFuncIsNotCalled(t *testing.T) {
 	time.Sleep(3 * testgpu.Soon)
 }
 
-// A driver that calls a function of a graph after all, when it has been told of
+// A driver that calls a function of a graph after all, when it has received
 // the failure, does not call it twice.
 func TestLateCallIsNotASecondOne(t *testing.T) {
 	var failing atomic.Bool
@@ -163,12 +163,12 @@ func TestLateCallIsNotASecondOne(t *testing.T) {
 		}
 	})
 	s := testgpu.NewStream(t, d, nil)
-	told := make(chan error, 2)
-	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err })) }))
+	received := make(chan error, 2)
+	x := testgpu.Instantiate(t, testgpu.Capture(t, s, func() { require.NoError(t, s.LaunchHostFunc(func(err error) { received <- err })) }))
 	require.NoError(t, x.Launch(s))
-	require.ErrorIs(t, <-told, cuda.ErrDeviceLost)
+	require.ErrorIs(t, <-received, cuda.ErrDeviceLost)
 	native.Call()
-	require.Empty(t, told)
+	require.Empty(t, received)
 	failing.Store(false)
 }
 
@@ -270,9 +270,9 @@ func TestFailingDeviceInVirtualTime(t *testing.T) {
 		gpu.Run(s, time.Minute)
 		gpu.Fault(s, driver.ErrorLaunchFailed)
 		began := time.Now()
-		told := make(chan error, 1)
-		require.NoError(t, s.LaunchHostFunc(func(err error) { told <- err }))
-		require.ErrorIs(t, <-told, cuda.ErrDeviceLost)
+		received := make(chan error, 1)
+		require.NoError(t, s.LaunchHostFunc(func(err error) { received <- err }))
+		require.ErrorIs(t, <-received, cuda.ErrDeviceLost)
 		require.Less(t, time.Since(began), time.Minute+time.Second)
 	})
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // An event whose handle was given out can be forgotten like any other, also if it was opened
-// here by that handle. Who has opened it keeps it.
+// here by that handle. Whoever has opened it keeps it.
 func TestForgottenEventsWithHandles(t *testing.T) {
 	_, d := testgpu.SimulatedDevice(t, nil)
 	s := testgpu.NewStream(t, d, nil)

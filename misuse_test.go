@@ -54,7 +54,7 @@ func TestNoMisusePanics(t *testing.T) {
 	}
 }
 
-// A wait for work that goes on says so if the context is nil, and takes nothing along.
+// A wait for work that goes on says so if the context is nil, and leaves nothing behind.
 func TestNilContext(t *testing.T) {
 	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)
 	s := testgpu.NewStream(t, b.Device(), nil)

@@ -52,13 +52,13 @@ func TestCleanupFailuresReachTheHook(t *testing.T) {
 			return r
 		}
 	})
-	heard := make(chan error, 1)
-	d.Driver().OnCleanupError(func(err error) { heard <- err })
+	failures := make(chan error, 1)
+	d.Driver().OnCleanupError(func(err error) { failures <- err })
 	_, err := d.DefaultStream().RecordEvent(testgpu.Unpooled())
 	require.NoError(t, err)
 	failing.Store(true)
 	testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Forgotten == 1 })
-	err = <-heard
+	err = <-failures
 	require.ErrorIs(t, err, driver.ErrorLaunchFailed)
 	require.ErrorIs(t, err, cuda.ErrDeviceLost)
 	d.Driver().OnCleanupError(nil)

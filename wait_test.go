@@ -171,8 +171,8 @@ func TestManyWaitsHalfCancelled(t *testing.T) {
 	testgpu.CollectUntil(t, func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// Who has waited in virtual time leaves nothing that the garbage collector,
-// which is in no bubble, would trip over.
+// A wait in virtual time leaves nothing that fails when the garbage collector, which is in
+// no bubble, closes it.
 func TestCollectionAfterAWaitInVirtualTime(t *testing.T) {
 	var drv *cuda.Driver
 	synctest.Test(t, func(t *testing.T) {

@@ -211,7 +211,7 @@ func TestBubbleEndsAfterCancelledWaits(t *testing.T) {
 	testgpu.WaitUntil(t, func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A wait that begins while the watcher sleeps until a later time is not late.
+// A wait that begins while the poller sleeps until a later time is not late.
 func TestLaterWaitsInVirtualTime(t *testing.T) {
 	for name, more := range map[string]func(w cuda.Waitable) error{
 		"Synchronize": func(w cuda.Waitable) error { return w.Synchronize() },
@@ -249,7 +249,7 @@ func TestLaterWaitsInVirtualTime(t *testing.T) {
 	}
 }
 
-// The watcher, while it sleeps, keeps to no record that nobody waits for any more.
+// The poller, while it sleeps, keeps to no record that nobody waits for any more.
 func TestGivenUpAndRecordedAgainInVirtualTime(t *testing.T) {
 	testgpu.Bubble(t, func(t *testing.T, gpu *cudatest.GPU, d *cuda.Device) {
 		s, long := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)

@@ -47,12 +47,12 @@ func TestImporterDies(t *testing.T) {
 			b.sim.Kill()
 			a.peers.die()
 			testgpu.NotReady(t, withdrawn)
-			a.peers.go_()
+			a.peers.gone()
 			require.NoError(t, testgpu.Receive(t, withdrawn))
 			require.NoError(t, testgpu.Receive(t, shut))
 			require.Zero(t, a.live())
 			require.NoError(t, a.Withdraw(t.Context(), "x"), "it is no longer held by anybody")
-			b.peers.go_()
+			b.peers.gone()
 		})
 	}
 }
@@ -72,11 +72,11 @@ func TestExporterDies(t *testing.T) {
 	require.ErrorIs(t, b.Err(), cuda.ErrPeerGone)
 	testgpu.Receive(t, wanted)
 	require.Equal(t, []float32{1, 2}, b.read(t, y))
-	b.peers.go_()
+	b.peers.gone()
 	require.Equal(t, []float32{1, 2}, b.read(t, y))
 	require.NoError(t, b.Shutdown(t.Context()))
 	require.Zero(t, b.live())
-	a.peers.go_()
+	a.peers.gone()
 	require.NoError(t, x.Close())
 }
 
@@ -110,10 +110,10 @@ func TestGoodbyeAndDeath(t *testing.T) {
 	b.sim.Kill()
 	a.peers.die()
 	testgpu.NotReady(t, shut)
-	a.peers.go_()
+	a.peers.gone()
 	require.NoError(t, testgpu.Receive(t, shut))
 	require.ErrorIs(t, a.Err(), ErrLeft)
-	b.peers.go_()
+	b.peers.gone()
 }
 
 func TestHooksOfLifeAndDeath(t *testing.T) {
@@ -152,9 +152,9 @@ func TestHooksOfLifeAndDeath(t *testing.T) {
 		testgpu.NotReady(t, gone)
 		a.peers.die()
 		testgpu.NotReady(t, gone)
-		a.peers.go_()
+		a.peers.gone()
 		testgpu.Receive(t, gone)
-		b.peers.go_()
+		b.peers.gone()
 	})
 }
 

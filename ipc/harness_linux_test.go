@@ -20,7 +20,7 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// awaited is a context that tells when somebody begins to wait for its end.
+// awaited is a context that reports when somebody begins to wait for its end.
 type awaited struct {
 	context.Context
 	tell  func()
@@ -82,7 +82,7 @@ func (m *mortal) tell(i int) {
 
 func (m *mortal) die() { m.tell(0) }
 
-func (m *mortal) go_() { m.tell(1) }
+func (m *mortal) gone() { m.tell(1) }
 
 func (m *mortal) watches() int {
 	m.mu.Lock()

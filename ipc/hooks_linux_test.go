@@ -152,8 +152,8 @@ func TestUnclaimedMessages(t *testing.T) {
 	testgpu.Receive(t, a.Done())
 	require.ErrorIs(t, a.Err(), ErrProtocol)
 	require.ErrorContains(t, a.Err(), `more than 64 messages for "b"`)
-	a.peers.go_()
-	b.peers.go_()
+	a.peers.gone()
+	b.peers.gone()
 }
 
 // A receiver that is slow makes the peer wait, and then refuse; it makes nobody fail.
@@ -195,6 +195,6 @@ func TestDeathBehindASlowReceiver(t *testing.T) {
 	testgpu.Receive(t, b.Done())
 	require.ErrorIs(t, b.Err(), cuda.ErrPeerGone)
 	close(release)
-	b.peers.go_()
-	a.peers.go_()
+	b.peers.gone()
+	a.peers.gone()
 }

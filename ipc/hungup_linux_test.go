@@ -15,7 +15,7 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// A peer that is killed before it has read all resets the connection. That is told as
+// A peer that is killed before it has read all resets the connection. That is reported as
 // what it is, and not by the path that the socket had while it was made.
 func TestResetConnection(t *testing.T) {
 	leavesNothing(t)

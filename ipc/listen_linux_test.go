@@ -125,7 +125,7 @@ func TestAcceptAndDialEnd(t *testing.T) {
 	require.ErrorContains(t, err, "has not said hello")
 }
 
-// Sessions that were not accepted when the listener is closed are told so.
+// Peers whose sessions were not accepted when the listener is closed get that error.
 func TestCloseBeforeAccept(t *testing.T) {
 	leavesNothing(t)
 	for range 20 {
@@ -204,7 +204,7 @@ func TestRefusal(t *testing.T) {
 	require.Error(t, sameUser(Credentials{UID: uint32(os.Geteuid() + 1)}))
 }
 
-// Whoever sends garbage or nothing is dropped and told why; meanwhile others are served.
+// Whoever sends garbage or nothing is dropped with the reason; meanwhile others are served.
 func TestBadGuests(t *testing.T) {
 	leavesNothing(t)
 	l := listening(t, &Options{patience: time.Second})
@@ -230,7 +230,7 @@ func TestBadGuests(t *testing.T) {
 				last, _ = decode(body)
 			}
 			if last.Type != typeError || !strings.Contains(last.Text, says) {
-				t.Errorf("%.40q was told %q, and not %q", hello, last.Text, says)
+				t.Errorf("%.40q received %q, and not %q", hello, last.Text, says)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func stranger(t testing.TB, m *mortal) (*Session, *wire) {
 	t.Cleanup(func() {
 		w.close()
 		_ = s.Close()
-		m.go_()
+		m.gone()
 	})
 	return s, w
 }
@@ -84,7 +84,7 @@ func TestProtocolErrors(t *testing.T) {
 	leave, bye := message{Type: typeLeave}, message{Type: typeBye}
 	for name, test := range map[string]struct {
 		says []message
-		told string
+		text string
 	}{
 		"second hello":       {[]message{{Type: typeHello, Version: 1, Process: &identity{}}}, "in the middle"},
 		"name twice":         {[]message{offer(1, "x"), offer(2, "x")}, "two offers"},
@@ -117,14 +117,14 @@ func TestProtocolErrors(t *testing.T) {
 				m = w.hears(t)
 			}
 			require.Equal(t, codeProtocol, m.Code)
-			require.Contains(t, m.Text, test.told)
+			require.Contains(t, m.Text, test.text)
 			_, _, err := w.read()
 			require.True(t, err == io.EOF || errors.Is(err, syscall.ECONNRESET), "%v", err)
 			testgpu.Receive(t, s.Done())
 			if test.says[0].Type != typeLeave {
 				require.ErrorIs(t, s.Err(), ErrProtocol)
 				require.ErrorIs(t, s.Err(), cuda.ErrPeerGone)
-				require.ErrorContains(t, s.Err(), test.told)
+				require.ErrorContains(t, s.Err(), test.text)
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestFilesThatMustNotBe(t *testing.T) {
 	for name, test := range map[string]struct {
 		m    message
 		n    int
-		told string
+		text string
 	}{
 		"with an offer":     {message{Type: typeOffer, ID: 1, Name: "x", Token: token(t)}, 1, "an offer that came with a file that it does not announce"},
 		"with a goodbye":    {message{Type: typeLeave, File: true}, 1, "a file with a leave"},
@@ -165,7 +165,7 @@ func TestFilesThatMustNotBe(t *testing.T) {
 			require.NoError(t, err)
 			m := w.hears(t)
 			require.Equal(t, typeError, m.Type)
-			require.Contains(t, m.Text, test.told)
+			require.Contains(t, m.Text, test.text)
 			testgpu.Receive(t, s.Done())
 			require.ErrorIs(t, s.Err(), ErrProtocol)
 		})

@@ -127,7 +127,7 @@ func TestRingProducerDiesAtWork(t *testing.T) {
 	})
 }
 
-// The death is told after all that was done has been taken.
+// The death is reported after all that was done has been taken.
 func TestRingProducerDiesAfterSome(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		eachDeath(t, func(t *testing.T, d *duo, die func(*end) func()) {

@@ -63,7 +63,7 @@ func TestRingOfEvents(t *testing.T) {
 	})
 }
 
-// Every slot has two events, and both ends tell of them while they are made.
+// Every slot has two events, and both ends announce them while they are made.
 func TestRingOfManyEvents(t *testing.T) {
 	d := newDuo(t, noCounters)
 	p, c := d.ring(t, maxSlots, 1)
@@ -156,7 +156,7 @@ func TestRingOfEventsEnds(t *testing.T) {
 	freed(t, d)
 }
 
-// A consumer that closes is told of what was sent meanwhile by signals that nobody
+// A consumer that closes receives what was sent meanwhile by signals that nobody
 // receives: they must not break the session.
 func TestRingOfEventsSignalsAfterTheEnd(t *testing.T) {
 	d := newDuo(t, noCounters)

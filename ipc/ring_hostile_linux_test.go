@@ -19,8 +19,8 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// utter sends a message of the first ring, "r", as an end of it would.
-func (e *end) utter(t testing.TB, m ringMessage, producer bool) {
+// sendRaw sends a message of the first ring, "r", as an end of it would.
+func (e *end) sendRaw(t testing.TB, m ringMessage, producer bool) {
 	t.Helper()
 	m.Ring, m.Producer = 1, producer
 	if m.Setup != nil {
@@ -93,7 +93,7 @@ func TestRingHostileSetup(t *testing.T) {
 			require.NoError(t, d.a.offerNamed(hostileMemory, x))
 			require.NoError(t, x.Close())
 			f := test.file(t)
-			d.a.utter(t, ringMessage{Setup: &test.setup, file: f}, true)
+			d.a.sendRaw(t, ringMessage{Setup: &test.setup, file: f}, true)
 			if f != nil {
 				require.NoError(t, f.Close())
 			}
@@ -114,7 +114,7 @@ func TestRingHostileCountersWithoutFile(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, d.a.offerNamed(hostileMemory, x))
 	require.NoError(t, x.Close())
-	d.a.utter(t, ringMessage{Setup: &ringSetup{Slots: 2, Length: 4, Element: 4, Counters: true}}, true)
+	d.a.sendRaw(t, ringMessage{Setup: &ringSetup{Slots: 2, Length: 4, Element: 4, Counters: true}}, true)
 	made := testgpu.Go(func() error {
 		_, err := NewConsumer[uint32](within(t, 5*time.Second), d.b.Session, d.b.drv, "r")
 		return err
@@ -124,7 +124,7 @@ func TestRingHostileCountersWithoutFile(t *testing.T) {
 		defer d.b.rings.mu.Unlock()
 		return len(d.b.rings.open) == 1
 	})
-	d.a.utter(t, ringMessage{Ready: &ringReady{Counters: true}}, true)
+	d.a.sendRaw(t, ringMessage{Ready: &ringReady{Counters: true}}, true)
 	require.ErrorIs(t, testgpu.Receive(t, made), cuda.ErrInvalid)
 }
 
@@ -147,7 +147,7 @@ func TestRingHostileAnswers(t *testing.T) {
 				defer d.b.mu.Unlock()
 				return d.b.remotes[hostileMemory] != nil
 			})
-			d.b.utter(t, m, false)
+			d.b.sendRaw(t, m, false)
 			err := testgpu.Receive(t, made)
 			require.Error(t, err)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -179,11 +179,11 @@ func TestRingHostileMessages(t *testing.T) {
 			{file: f},
 		} {
 			for _, producer := range []bool{false, true} {
-				d.a.utter(t, m, producer)
-				d.b.utter(t, m, producer)
+				d.a.sendRaw(t, m, producer)
+				d.b.sendRaw(t, m, producer)
 			}
 		}
-		d.b.utter(t, ringMessage{End: &n}, false) // only a producer says that
+		d.b.sendRaw(t, ringMessage{End: &n}, false) // only a producer says that
 		require.NoError(t, d.a.sendTo(ringsChannel, []byte(`[1, "a"]`), nil))
 		require.NoError(t, d.b.sendTo(ringsChannel, []byte(`{"end": -1}`), nil))
 		for n := range uint32(10) {
@@ -208,8 +208,8 @@ func TestRingHostileEnd(t *testing.T) {
 				send(t, p, d.a.stream, n)
 			}
 			first := uint64(2)
-			d.a.utter(t, ringMessage{End: &first}, true)
-			d.a.utter(t, ringMessage{End: &second}, true)
+			d.a.sendRaw(t, ringMessage{End: &first}, true)
+			d.a.sendRaw(t, ringMessage{End: &second}, true)
 			ends(t, c, d.b.stream, 2)
 		})
 	}
@@ -221,7 +221,7 @@ func TestRingHostileEnd(t *testing.T) {
 				send(t, p, d.a.stream, n)
 				take(t, c, d.b.stream).has(t, n)
 			}
-			d.a.utter(t, ringMessage{End: &n}, true)
+			d.a.sendRaw(t, ringMessage{End: &n}, true)
 			x, err := c.Next(within(t, testgpu.Soon), d.b.stream)
 			if err == nil { // it is not heard yet, or is possible
 				require.NoError(t, x.Release(d.b.stream))

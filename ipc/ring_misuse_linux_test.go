@@ -83,7 +83,7 @@ func TestRingStreams(t *testing.T) {
 	}
 }
 
-// More memory than there is: the consumer is told too, and the name can be used again.
+// More memory than there is: the consumer gets the error too, and the name can be used again.
 func TestRingTooLarge(t *testing.T) {
 	d := newDuo(t)
 	made := testgpu.Go(func() error {

@@ -42,7 +42,7 @@ func (e *end) produces(ctx context.Context, name string) (made <-chan error, p *
 	return made, p
 }
 
-// A consumer that gives up when it has just heard of a ring leaves it to the next one.
+// A consumer that gives up when it has just received a ring leaves it to the next one.
 func TestRingSetupIsLeftToTheNextConsumer(t *testing.T) {
 	d := newDuo(t)
 	r := newRing(d.b.Session, "r", 0)
@@ -80,7 +80,7 @@ func TestRingSetupThatBothGiveUp(t *testing.T) {
 	again(t, d)
 }
 
-// What is heard of a ring while the session is being closed is forgotten, with its file.
+// What is received of a ring while the session is being closed is forgotten, with its file.
 func TestRingSetupHeardWhileClosing(t *testing.T) {
 	d := newDuo(t)
 	setup := func() ringMessage {
@@ -160,7 +160,7 @@ func TestRingSetupTriedAgain(t *testing.T) {
 	take(t, c, d.b.stream).has(t, 1)
 }
 
-// A consumer that fails after it has agreed tells the producer.
+// A consumer that fails after it has agreed notifies the producer.
 func TestRingSetupFailsAtTheConsumerLate(t *testing.T) {
 	d := newDuo(t, nil, func(api *driver.API) {
 		noCounters(api)

@@ -31,8 +31,8 @@ const (
 
 // victim plays the role until it is killed, or the other end leaves: "producer " or
 // "consumer ", and when it is to die. It offers the event "pending", which is done only
-// if it dies after its work, and then the event "ready". Nobody closes its ring, which
-// has is told.
+// if it dies after its work, and then the event "ready". has receives its ring, which
+// nobody closes.
 func victim(ctx context.Context, role string, drv *cuda.Driver, dev *cuda.Device, s *Session, has func(ring io.Closer)) error {
 	who, when, _ := strings.Cut(role, " ")
 	stream, err := dev.NewStream(nil)

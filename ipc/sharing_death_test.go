@@ -13,9 +13,9 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// mourners begin to wait for e, an imported event that is pending, in every way, in
+// waitsForImported begins to wait for e, an imported event that is pending, in every way, in
 // ways that wait for something of this process too, and by WaitAlive.
-func mourners(t *testing.T, e *cuda.Event, local cuda.Waitable, s *cuda.Stream) (all []<-chan error) {
+func waitsForImported(t *testing.T, e *cuda.Event, local cuda.Waitable, s *cuda.Stream) (all []<-chan error) {
 	return append(testgpu.Waits(t, e),
 		testgpu.Go(func() error { return cuda.WaitAll(t.Context(), e, local) }),
 		testgpu.Go(func() error { return cuda.WaitAll(t.Context(), local, e, e) }),
@@ -31,8 +31,8 @@ func mourners(t *testing.T, e *cuda.Event, local cuda.Waitable, s *cuda.Stream) 
 	)
 }
 
-// bereft wants what an imported event says whose process died before it was done.
-func bereft(t *testing.T, e *cuda.Event, s *cuda.Stream) {
+// requirePeerGone checks every call on an imported event whose process died before it was done.
+func requirePeerGone(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 	t.Helper()
 	_, err := e.Query()
 	require.ErrorIs(t, err, cuda.ErrPeerGone)
@@ -55,8 +55,8 @@ func bereft(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 	require.ErrorIs(t, err, cuda.ErrNotTimed)
 }
 
-// atPeace wants what an imported event says that was done, or never recorded, when its process died.
-func atPeace(t *testing.T, e *cuda.Event, s *cuda.Stream) {
+// requireDone checks every call on an imported event that was done, or never recorded, when its process died.
+func requireDone(t *testing.T, e *cuda.Event, s *cuda.Stream) {
 	t.Helper()
 	require.True(t, testgpu.Query(t, e))
 	for name, wait := range testgpu.WaitWays {
@@ -92,7 +92,7 @@ func TestExporterOfEventsDies(t *testing.T) {
 			require.NoError(t, e.Record(s))
 			local := testgpu.NewStream(t, p.Here.Device(), nil)
 			p.GPU.Run(local, 10*time.Hour)
-			all := mourners(t, ours, local, u)
+			all := waitsForImported(t, ours, local, u)
 			synctest.Wait()
 			require.Equal(t, 14, p.Here.Driver.WaitStats().Waiting)
 			time.Sleep(10 * time.Minute)
@@ -103,13 +103,13 @@ func TestExporterOfEventsDies(t *testing.T) {
 				require.ErrorContains(t, err, "cuda: ", i)
 			}
 			testgpu.OnTime(t, began, 10*time.Minute)
-			bereft(t, ours, u)
+			requirePeerGone(t, ours, u)
 			testgpu.OnTime(t, began, 10*time.Minute)
 			testgpu.RequireFilled(t, u, words, 7)
 			fillNow(t, words, 8)
 			testgpu.RequireFilled(t, u, words, 8)
 			p.Exporter.Kill()
-			bereft(t, ours, u)
+			requirePeerGone(t, ours, u)
 			testgpu.RequireFilled(t, u, words, 8)
 			require.NoError(t, p.Here.Device().Synchronize())
 			testgpu.OnTime(t, began, 10*time.Hour)
@@ -124,14 +124,14 @@ func TestExporterOfEventsDies(t *testing.T) {
 			time.Sleep(time.Hour) // and nobody asks
 			kill(p.Exporter)
 			began := time.Now()
-			atPeace(t, ours, u)
+			requireDone(t, ours, u)
 			testgpu.OnTime(t, began, 0)
 			p.Exporter.Kill()
-			atPeace(t, ours, u)
+			requireDone(t, ours, u)
 			require.NoError(t, u.Synchronize())
 		})
 
-		inBubble(name+" while a wait that it ends is told", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
+		inBubble(name+" while a wait that it ends is notified", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
 			p.GPU.Run(s, time.Hour)
 			require.NoError(t, e.Record(s))
 			all := append(testgpu.Waits(t, ours), testgpu.Go(func() error { return ours.WaitAlive(t.Context(), u) }))
@@ -145,7 +145,7 @@ func TestExporterOfEventsDies(t *testing.T) {
 		inBubble(name+" before the record", func(t *testing.T, p *peers, s, u *cuda.Stream, e, ours *cuda.Event) {
 			p.GPU.Run(s, time.Hour)
 			kill(p.Exporter)
-			atPeace(t, ours, u)
+			requireDone(t, ours, u)
 		})
 	}
 
@@ -160,9 +160,9 @@ func TestExporterOfEventsDies(t *testing.T) {
 			before := testgpu.NewStream(t, p.Here.Device(), nil)
 			require.NoError(t, ours.Wait(before))
 			p.Exporter.BeginKill()
-			bereft(t, ours, u)
+			requirePeerGone(t, ours, u)
 			time.Sleep(8 * time.Millisecond)
-			atPeace(t, ours, u)
+			requireDone(t, ours, u)
 			require.NoError(t, before.Synchronize())
 		})
 	})
@@ -223,14 +223,14 @@ func TestWaitsEndSoonAfterADeath(t *testing.T) {
 	local := testgpu.NewStream(t, p.Here.Device(), nil)
 	release := p.GPU.Hold(local)
 	testgpu.ReleaseAtEnd(t, release)
-	all := mourners(t, ours, local, u)
+	all := waitsForImported(t, ours, local, u)
 	testgpu.Parked(t, p.Here.Driver, 14)
 	began := time.Now()
 	p.Exporter.BeginKill()
 	for _, w := range all {
 		require.ErrorIs(t, testgpu.Receive(t, w), cuda.ErrPeerGone)
 	}
-	t.Logf("told within %v", time.Since(began))
+	t.Logf("notified within %v", time.Since(began))
 	release()
 	testgpu.NoWaits(t, p.Here.Driver)
 }

@@ -108,12 +108,12 @@ func TestExporterIsKilled(t *testing.T) {
 			}
 		}
 		if point == 1 {
-			bereft(t, e, other)
+			requirePeerGone(t, e, other)
 		} else {
 			testgpu.WaitUntil(t, func() bool { return errors.Is(e.Record(other), cuda.ErrPeerGone) })
 			worst[point] = max(worst[point], time.Since(killed))
 			require.NoError(t, other.Synchronize())
-			atPeace(t, e, other)
+			requireDone(t, e, other)
 		}
 
 		// All else goes on, and the memory is there.

@@ -21,7 +21,7 @@ func directions(here, there hand) map[string][2]hand {
 }
 
 // onTwo runs f with workers of two processes, simulated and real ones. A long kernel
-// takes as long as f is told.
+// takes as long as f is given.
 func onTwo(t *testing.T, f func(t *testing.T, here, there hand, long time.Duration)) {
 	t.Run("simulated", func(t *testing.T) {
 		p := newPeers(t, cudatest.Config{})

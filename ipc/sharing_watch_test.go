@@ -58,7 +58,7 @@ func TestWatchOfARealProcess(t *testing.T) {
 	for _, w := range all {
 		require.ErrorIs(t, testgpu.Receive(t, w), cuda.ErrPeerGone)
 	}
-	bereft(t, ours, u)
+	requirePeerGone(t, ours, u)
 	_ = child.Wait()
 	_, err = ipc.ImportEvent(here.Driver, token, nil)
 	require.ErrorIs(t, err, cuda.ErrPeerGone)
@@ -180,7 +180,7 @@ func TestImportFromADyingProcess(t *testing.T) {
 	if err != nil {
 		require.ErrorIs(t, err, cuda.ErrPeerGone)
 	} else {
-		bereft(t, ours, u)
+		requirePeerGone(t, ours, u)
 		require.NoError(t, ours.Close())
 	}
 	require.Zero(t, p.ledger.watches())

@@ -24,7 +24,7 @@ import (
 	"github.com/purecuda/cuda/ipc"
 )
 
-// hand does what it is told, one thing at a time: a worker of this process, or the
+// hand does what it is asked, one thing at a time: a worker of this process, or the
 // one of another.
 type hand interface {
 	do(command ...string) (string, error)

@@ -142,8 +142,8 @@ func TestAfterTheEnd(t *testing.T) {
 			require.NoError(t, x.Close())
 			require.NoError(t, y.Close())
 			require.NoError(t, b.Session.Close())
-			b.peers.go_()
-			a.peers.go_()
+			b.peers.gone()
+			a.peers.gone()
 			testgpu.WaitUntil(t, func() bool { return b.live() == 0 })
 		})
 	}

@@ -133,7 +133,7 @@ func TestFewDestroyAtOnce(t *testing.T) {
 			c.do(t, gpu, s, &calls)
 			require.NoError(t, s.Close())
 			testgpu.CollectUntil(t, func() bool { return len(gpu.Problems()) == 0 && int(calls.calls.Load()) >= c.n })
-			require.LessOrEqual(t, calls.most.Load(), int32(10)) // 8 who wait, and a watcher
+			require.LessOrEqual(t, calls.most.Load(), int32(10)) // 8 callers, and a poller
 		})
 	}
 }
@@ -182,7 +182,7 @@ func TestEventsForgetTheirWaits(t *testing.T) {
 // The failure of a destruction that no Close can return reaches the hook, and
 // that the process is ending is no failure.
 func TestLastReleaseDestroys(t *testing.T) {
-	for answer, heard := range map[driver.Result]bool{driver.ErrorInvalidHandle: true, driver.ErrorDeinitialized: false} {
+	for answer, reported := range map[driver.Result]bool{driver.ErrorInvalidHandle: true, driver.ErrorDeinitialized: false} {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 			bare := *api
@@ -208,7 +208,7 @@ func TestLastReleaseDestroys(t *testing.T) {
 		close(leave)
 		require.NoError(t, <-done)
 		require.Zero(t, d.Driver().Stats().Streams)
-		if heard {
+		if reported {
 			require.Len(t, errs, 1)
 			require.ErrorIs(t, errs[0], answer)
 		} else {
@@ -217,9 +217,9 @@ func TestLastReleaseDestroys(t *testing.T) {
 	}
 }
 
-// The garbage collector's closing must not end anybody's capture, and must not
-// keep other cleanups waiting for a device.
-func TestCollectedObjectsDisturbNobody(t *testing.T) {
+// The garbage collector's closing ends no capture, and keeps no other cleanup waiting
+// for a device.
+func TestCollectedObjectsEndNoCapture(t *testing.T) {
 	var relaxed, strict atomic.Int32
 	gpu, d := testgpu.SimulatedDevice(t, func(table *driver.API) {
 		bare := *table

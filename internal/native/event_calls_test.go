@@ -15,9 +15,9 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// However many owners a native event has had since a question began, it is not destroyed
+// However many owners a native event has had since a query began, it is not destroyed
 // before the answer.
-func TestNoQuestionForADestroyedEvent(t *testing.T) {
+func TestNoQueryOfADestroyedEvent(t *testing.T) {
 	var asking testgpu.Hook
 	var destroyed atomic.Bool
 	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
@@ -51,9 +51,9 @@ func TestNoQuestionForADestroyedEvent(t *testing.T) {
 	testgpu.CollectUntil(t, destroyed.Load)
 }
 
-// A question that is on its way to the driver when the event becomes part of a capture
-// does not end that.
-func TestQuestionOvertakenByACapture(t *testing.T) {
+// A query that is on its way to the driver when the event becomes part of a capture
+// does not end the capture.
+func TestQueryOvertakenByACapture(t *testing.T) {
 	var asking testgpu.Hook
 	_, d := testgpu.SimulatedDevice(t, func(api *driver.API) {
 		query := api.EventQuery
@@ -90,7 +90,7 @@ func TestQuestionOvertakenByACapture(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// What is too much for the pool goes.
+// The pool destroys what it has no room for.
 func TestPoolOfEventsIsBounded(t *testing.T) {
 	_, d, c := countedDevice(t)
 	s := testgpu.NewStream(t, d, nil)

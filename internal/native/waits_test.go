@@ -18,7 +18,7 @@ import (
 )
 
 // The driver may take long to make an event, beside a busy device or another
-// thread. Who cancels, closes, or waits for something else does not wait for that.
+// thread. A goroutine that cancels, closes, or waits for something else does not wait for that.
 func TestNobodyWaitsBehindEventCreate(t *testing.T) {
 	create := testgpu.NewGate()
 	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
@@ -77,7 +77,7 @@ func TestWaitAllAsksLittle(t *testing.T) {
 	require.Less(t, b.Driver.WaitStats().Queries-before, uint64(20*n))
 }
 
-// The driver holds up who enqueues on a stream whose queue is full. Waits for other work
+// The driver blocks a call that enqueues on a stream whose queue is full. Waits for other work
 // end all the same, also if a capture goes on or wants to begin.
 func TestAFullQueueStopsNoWait(t *testing.T) {
 	for name, enqueue := range map[string]func(t *testing.T, full, captured *cuda.Stream, held <-chan struct{}, meanwhile func()){
@@ -137,7 +137,7 @@ func TestAFullQueueStopsNoWait(t *testing.T) {
 	}
 }
 
-// A record that the driver holds up, as the queue of its stream is full, holds up nobody who
+// A record that the driver blocks, as the queue of its stream is full, blocks no call that
 // has nothing to do with that stream, whether a capture goes on or not.
 func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
 	for name, inCapture := range map[string]bool{"": false, "beside a capture": true} {

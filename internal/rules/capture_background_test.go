@@ -21,7 +21,7 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 	for name, capture := range testgpu.CaptureWays() {
 		testgpu.Rule(t, "23 waits and closing disturb no capture: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			busy, s, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
-			closing := doomed(t, b.Device())
+			closing := oneOfEach(t, b.Device())
 			release := testgpu.Hold(t, busy)
 			var wg sync.WaitGroup
 			e := testgpu.NewEvent(t, nil)
@@ -57,13 +57,13 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 			require.NoError(t, <-called)
 			require.NoError(t, busy.Synchronize())
 			require.NoError(t, closing[0](), "the driver frees pinned memory when the device is idle")
-			runs(t, p, s)
+			requireRuns(t, p, s)
 			require.NoError(t, b.Device().Synchronize())
 		})
 
 		testgpu.Rule(t, "23 freeing memory that waits for the device disturbs no capture: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			s, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
-			closing := doomed(t, b.Device())
+			closing := oneOfEach(t, b.Device())
 			err := capture(s, func() error {
 				var wg sync.WaitGroup
 				for range 10 {
@@ -86,13 +86,13 @@ func TestNothingInTheBackgroundEndsACapture(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, err)
-			runs(t, p, s)
+			requireRuns(t, p, s)
 		})
 	}
 }
 
-// runs fails the test unless what is enqueued on s is done, now that no capture goes on.
-func runs(t testing.TB, p *testgpu.Pipe, s *cuda.Stream) {
+// requireRuns fails the test unless what is enqueued on s is done, now that no capture goes on.
+func requireRuns(t testing.TB, p *testgpu.Pipe, s *cuda.Stream) {
 	t.Helper()
 	p.Set(3)
 	p.Enqueue(t, s)
@@ -100,9 +100,9 @@ func runs(t testing.TB, p *testgpu.Pipe, s *cuda.Stream) {
 	p.Require(t, 3)
 }
 
-// doomed makes one of everything that can be closed, and returns the closing of
+// oneOfEach makes one of everything that can be closed, and returns the closing of
 // each.
-func doomed(t testing.TB, d *cuda.Device) (closing []func() error) {
+func oneOfEach(t testing.TB, d *cuda.Device) (closing []func() error) {
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)
 	using, err := d.NewStream(nil)
@@ -131,14 +131,14 @@ func TestCollectionEndsNoCapture(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, d := testgpu.SimulatedDevice(t, nil)
 			s, p := testgpu.NewStream(t, d, nil), testgpu.NewPipe(t, d)
-			pinned := doomed(t, d)[0] // which is never collected
+			pinned := oneOfEach(t, d)[0] // which is never collected
 			require.NoError(t, capture(s, func() error {
 				testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Forgotten == 6 })
 				testgpu.CollectUntil(t, func() bool { return d.Driver().Stats().Graphs == 0 })
 				p.Enqueue(t, s)
 				return nil
 			}))
-			runs(t, p, s)
+			requireRuns(t, p, s)
 			require.NoError(t, pinned())
 		})
 	}
@@ -177,7 +177,7 @@ func TestCapturesRace(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var closing []func() error
 	for range 50 {
-		closing = append(closing, doomed(t, d)...)
+		closing = append(closing, oneOfEach(t, d)...)
 	}
 	var wg sync.WaitGroup
 	for range 3 {

@@ -149,7 +149,7 @@ func TestGraphRules(t *testing.T) {
 		require.True(t, testgpu.Query(t, s))
 	})
 
-	testgpu.Rule(t, "23 an update acts on later launches and lets go of what the old graph needed", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.Rule(t, "23 an update acts on later launches and releases what the old graph used", 1, func(t *testing.T, b *testgpu.Backend) {
 		s := testgpu.NewStream(t, b.Device(), nil)
 		before := b.Driver.Stats()
 		old, p := testgpu.NewPipe(t, b.Device()), testgpu.NewPipe(t, b.Device())

@@ -78,8 +78,8 @@ func TestHostFuncRules(t *testing.T) {
 
 	testgpu.Rule(t, "01 a panic in a host function is reported and stops nothing", 1, func(t *testing.T, b *testgpu.Backend) {
 		s := testgpu.NewStream(t, b.Device(), nil)
-		heard := make(chan error, 2)
-		b.Driver.OnCleanupError(func(err error) { heard <- err })
+		failures := make(chan error, 2)
+		b.Driver.OnCleanupError(func(err error) { failures <- err })
 		defer b.Driver.OnCleanupError(nil)
 		require.NoError(t, s.LaunchHostFunc(func(error) { panic("boom 42") }))
 		var nothing map[string]int
@@ -88,11 +88,11 @@ func TestHostFuncRules(t *testing.T) {
 		require.NoError(t, s.LaunchHostFunc(func(err error) { called <- err }))
 		require.NoError(t, s.Synchronize())
 		require.NoError(t, <-called)
-		err := <-heard
+		err := <-failures
 		require.ErrorContains(t, err, "host function")
 		require.ErrorContains(t, err, "boom 42")
 		require.ErrorContains(t, err, "host_func_test.go", "the panicking goroutine's stack")
-		require.ErrorContains(t, <-heard, "nil map")
+		require.ErrorContains(t, <-failures, "nil map")
 	})
 
 	testgpu.Rule(t, "01 a host function in a graph is called once for each launch", 1, func(t *testing.T, b *testgpu.Backend) {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestKernel(t *testing.T) {
-	testgpu.Rule(t, "01 a kernel tells its attributes and takes some", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.Rule(t, "01 a kernel has attributes and takes some", 1, func(t *testing.T, b *testgpu.Backend) {
 		k := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_matmul")
 		require.Equal(t, "purecuda_matmul", k.Name())
 		require.Equal(t, "cuda.Kernel(device 0, purecuda_matmul)", k.String())
@@ -40,7 +40,7 @@ func TestKernel(t *testing.T) {
 		require.ErrorIs(t, k.SetAttribute(driver.FuncMaxDynamicSharedBytes, 1<<32), cuda.ErrInvalid)
 	})
 
-	testgpu.Rule(t, "01 a kernel tells how many blocks fit", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.Rule(t, "01 a kernel reports how many blocks fit", 1, func(t *testing.T, b *testgpu.Backend) {
 		m := testgpu.Kernels(t, b.Device())
 		k := testgpu.Kernel(t, m, "purecuda_matmul")
 		few, err := k.MaxActiveBlocks(256, 0)

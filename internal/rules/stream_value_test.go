@@ -280,8 +280,8 @@ func TestStreamValuesUnsupported(t *testing.T) {
 	require.NotErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// A word that two processes share orders them, and the survivor of one's death helps
-// itself.
+// A word that two processes share orders them, and the survivor of one's death can
+// end its own waits.
 func TestStreamValuesBetweenProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testgpu.NewPeers(t, cudatest.Config{})

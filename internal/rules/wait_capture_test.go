@@ -14,15 +14,15 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// crowded are waits of all kinds that a capture must survive.
-type crowded struct {
+// pendingWaits are waits of all kinds that a capture must survive.
+type pendingWaits struct {
 	streams []*cuda.Stream // busy
 	event   *cuda.Event
 	waits   []<-chan error
 }
 
 // begin begins n waits, those that record something among them.
-func (c *crowded) begin(t testing.TB, n int) {
+func (c *pendingWaits) begin(t testing.TB, n int) {
 	for i := range n {
 		s := c.streams[i%len(c.streams)]
 		switch i % 5 {
@@ -44,7 +44,7 @@ func TestCapturesSurviveWaits(t *testing.T) {
 	for name, capture := range testgpu.CaptureWays() {
 		testgpu.Rule(t, "23 waits end no capture: "+name, 1, func(t *testing.T, b *testgpu.Backend) {
 			captured, p := testgpu.NewStream(t, b.Device(), nil), testgpu.NewPipe(t, b.Device())
-			c := &crowded{event: testgpu.NewEvent(t, nil)}
+			c := &pendingWaits{event: testgpu.NewEvent(t, nil)}
 			var releases []func()
 			for range 10 {
 				s := testgpu.NewStream(t, b.Device(), nil)

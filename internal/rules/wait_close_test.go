@@ -76,29 +76,29 @@ func TestClosingEndsWaits(t *testing.T) {
 	}
 }
 
-// Whoever closes something, or gives a wait up, does not wait for the watcher, which
+// Whoever closes something, or gives a wait up, does not wait for the poller, which
 // may wait for the driver.
-func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
+func TestClosingDoesNotWaitForThePoller(t *testing.T) {
 	testgpu.Rule(t, "24 closing and cancelling beside a question that takes long", 1, func(t *testing.T, b *testgpu.Backend) {
 		var v testgpu.Valve
 		b = testgpu.Modified(t, b, v.Install)
-		s, doomed := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
-		release, releaseDoomed := testgpu.Hold(t, s), testgpu.Hold(t, doomed)
+		s, closing := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+		release, releaseClosing := testgpu.Hold(t, s), testgpu.Hold(t, closing)
 		asked, later, other := cuda.NewEvent(nil), cuda.NewEvent(nil), cuda.NewEvent(nil)
 		for _, e := range []*cuda.Event{asked, later} {
 			require.NoError(t, e.Record(s))
 		}
-		require.NoError(t, other.Record(doomed))
+		require.NoError(t, other.Record(closing))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancelled := []<-chan error{
 			testgpu.Go(func() error { return asked.SynchronizeContext(ctx) }),
 			testgpu.Go(func() error { return later.SynchronizeContext(ctx) }),
-			testgpu.Go(func() error { return doomed.SynchronizeContext(ctx) }),
+			testgpu.Go(func() error { return closing.SynchronizeContext(ctx) }),
 			testgpu.Go(func() error { return b.Device().SynchronizeContext(ctx) }),
-			testgpu.Go(func() error { _, err := cuda.WaitAny(ctx, asked, doomed); return err }),
+			testgpu.Go(func() error { _, err := cuda.WaitAny(ctx, asked, closing); return err }),
 			testgpu.Go(func() error { return cuda.WaitAll(ctx, later, other) }),
 		}
-		closed := append(append(testgpu.Waits(t, asked), testgpu.Waits(t, later)...), append(testgpu.Waits(t, other), testgpu.Waits(t, doomed)...)...)
+		closed := append(append(testgpu.Waits(t, asked), testgpu.Waits(t, later)...), append(testgpu.Waits(t, other), testgpu.Waits(t, closing)...)...)
 		testgpu.Parked(t, b.Driver, len(closed)+len(cancelled)+2)
 		open := v.Close(t, testgpu.Queries, testgpu.AnyEvent)
 		testgpu.WaitUntil(t, func() bool { return v.Stopped.Load() == 1 })
@@ -107,7 +107,7 @@ func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
 		for _, done := range cancelled {
 			require.ErrorIs(t, testgpu.Receive(t, done), context.Canceled)
 		}
-		for _, c := range []interface{ Close() error }{other, doomed, later, asked} {
+		for _, c := range []interface{ Close() error }{other, closing, later, asked} {
 			require.NoError(t, testgpu.Receive(t, testgpu.Go(c.Close)))
 		}
 		for _, done := range closed {
@@ -116,13 +116,13 @@ func TestClosingDoesNotWaitForTheWatcher(t *testing.T) {
 		require.Zero(t, b.Driver.WaitStats().Waiting)
 		open()
 		release()
-		releaseDoomed()
+		releaseClosing()
 		testgpu.WaitUntil(t, func() bool { return b.Driver.Stats().Events == 0 })
 	})
 }
 
-// A stream that is closed while a wait for it is about to be left to the watcher.
-func TestClosedBeforeTheWatcherKnows(t *testing.T) {
+// A stream that is closed while a wait for it is about to be left to the poller.
+func TestClosedBeforeThePollerKnows(t *testing.T) {
 	testgpu.Rule(t, "24 closing a stream whose wait still asks by itself", 1, func(t *testing.T, b *testgpu.Backend) {
 		for _, wait := range testgpu.WaitWays {
 			var v testgpu.Valve
@@ -197,7 +197,7 @@ func TestLostDeviceEndsItsWaits(t *testing.T) {
 	e := cuda.NewEvent(nil)
 	require.NoError(t, e.Record(s))
 
-	// A wait for work of both is told of the one.
+	// A wait for work of both receives the error of the one.
 	ls, err := lost.NewStream(nil)
 	require.NoError(t, err)
 	releaseLost := testgpu.HoldLost(t, ls)

@@ -15,9 +15,9 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// A driver that takes long to answer about one device delays nobody who waits for
+// A driver that takes long to answer about one device delays no wait for
 // another, with any number of waits for the first.
-func TestDevicesAreWatchedApart(t *testing.T) {
+func TestDevicesArePolledApart(t *testing.T) {
 	testgpu.Rule(t, "06 devices do not wait for each other", 2, func(t *testing.T, b *testgpu.Backend) {
 		var v testgpu.Valve
 		b = testgpu.Modified(t, b, v.Install)

@@ -17,13 +17,13 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// questioned counts the questions about each event.
-type questioned struct {
+// queryCounter counts the queries of each event.
+type queryCounter struct {
 	mu    sync.Mutex
 	times map[driver.Event]int
 }
 
-func (q *questioned) fit(api *driver.API) {
+func (q *queryCounter) install(api *driver.API) {
 	q.times = map[driver.Event]int{}
 	bare := api.EventQuery
 	api.EventQuery = func(e driver.Event) driver.Result {
@@ -34,20 +34,20 @@ func (q *questioned) fit(api *driver.API) {
 	}
 }
 
-func (q *questioned) forget() {
+func (q *queryCounter) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.times)
 }
 
-func (q *questioned) about(e driver.Event) int {
+func (q *queryCounter) about(e driver.Event) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.times[e]
 }
 
-// onlyAbout wants e asked for again and again, and the others not.
-func (q *questioned) onlyAbout(t testing.TB, e driver.Event) {
+// requireOnly requires e to be queried again and again, and no other event.
+func (q *queryCounter) requireOnly(t testing.TB, e driver.Event) {
 	t.Helper()
 	q.forget()
 	testgpu.WaitUntil(t, func() bool { return q.about(e) >= 3 }) // what was under way before is over
@@ -69,8 +69,8 @@ func TestOnlyTheOldestIsAsked(t *testing.T) {
 	mixed = rand.Perm(n)
 	for name, order := range map[string][]int{"forwards": up, "backwards": down, "mixed": mixed} {
 		testgpu.Rule(t, "06 of each stream the oldest record is asked, "+name, 1, func(t *testing.T, b *testgpu.Backend) {
-			var q questioned
-			b = testgpu.Modified(t, b, q.fit)
+			var q queryCounter
+			b = testgpu.Modified(t, b, q.install)
 			s := testgpu.NewStream(t, b.Device(), nil)
 			var releases []func()
 			var events []*cuda.Event
@@ -90,18 +90,18 @@ func TestOnlyTheOldestIsAsked(t *testing.T) {
 				cancels[i], done[i] = cancel, testgpu.Go(func() error { return events[i].SynchronizeContext(ctx) })
 			}
 			testgpu.Parked(t, b.Driver, n)
-			q.onlyAbout(t, testgpu.NativeEvent(t, events[0]))
+			q.requireOnly(t, testgpu.NativeEvent(t, events[0]))
 
 			cancels[0]()
 			require.ErrorIs(t, testgpu.Receive(t, done[0]), context.Canceled)
-			q.onlyAbout(t, testgpu.NativeEvent(t, events[1]))
+			q.requireOnly(t, testgpu.NativeEvent(t, events[1]))
 			cancels[2]() // which was not asked
 			require.ErrorIs(t, testgpu.Receive(t, done[2]), context.Canceled)
-			q.onlyAbout(t, testgpu.NativeEvent(t, events[1]))
+			q.requireOnly(t, testgpu.NativeEvent(t, events[1]))
 
 			for i, release := range releases {
 				if i > 0 {
-					q.onlyAbout(t, testgpu.NativeEvent(t, events[10*i]))
+					q.requireOnly(t, testgpu.NativeEvent(t, events[10*i]))
 				}
 				require.Equal(t, map[int]int{0: n - 2, 1: n - 10, 2: n - 20}[i], b.Driver.WaitStats().Waiting)
 				release()
@@ -164,11 +164,11 @@ func TestConcurrentRecords(t *testing.T) {
 // until it is over.
 func TestWaitDuringARecord(t *testing.T) {
 	testgpu.Rule(t, "06 a wait that begins during the record", 1, func(t *testing.T, b *testgpu.Backend) {
-		var q questioned
+		var q queryCounter
 		entered, leave := make(chan struct{}), make(chan struct{})
 		var slow atomic.Bool
 		b = testgpu.Modified(t, b, func(api *driver.API) {
-			q.fit(api)
+			q.install(api)
 			bare := api.EventRecord
 			api.EventRecord = func(e driver.Event, s driver.Stream) driver.Result {
 				r := bare(e, s)
@@ -192,7 +192,7 @@ func TestWaitDuringARecord(t *testing.T) {
 		testgpu.WaitUntil(t, func() bool { return q.about(testgpu.NativeEvent(t, e)) > 10 })
 		close(leave)
 		require.NoError(t, testgpu.Receive(t, recorded))
-		q.onlyAbout(t, testgpu.NativeEvent(t, oldest))
+		q.requireOnly(t, testgpu.NativeEvent(t, oldest))
 		release()
 		for _, done := range all {
 			require.NoError(t, testgpu.Receive(t, done))
@@ -219,7 +219,7 @@ func TestManyRecorders(t *testing.T) {
 						t.Error(err)
 					}
 					if done, err := e.Query(); !done || err != nil {
-						t.Errorf("told too early: %v, %v", done, err)
+						t.Errorf("notified too early: %v, %v", done, err)
 					}
 					if err := e.Close(); err != nil {
 						t.Error(err)
@@ -233,7 +233,7 @@ func TestManyRecorders(t *testing.T) {
 	testgpu.NoWaits(t, b.Driver)
 }
 
-// All that is done at the same moment is told at the same moment: the watcher does
+// Waits for all that is done at the same moment end at the same moment: the poller does
 // not sleep between one and the next.
 func TestManyRecordsDoneAtOnce(t *testing.T) {
 	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)

@@ -76,8 +76,8 @@ func TestWaitsKeepToTheirRecord(t *testing.T) {
 	})
 }
 
-// Whoever waits for an event that is recorded all the time is neither starved nor
-// told that it is closed, and nothing is left of the former records.
+// Whoever waits for an event that is recorded all the time neither waits for ever
+// nor gets ErrClosed, and nothing is left of the former records.
 func TestRecordedAllTheTime(t *testing.T) {
 	testgpu.Rule(t, "17 waits for an event that is recorded in a loop", 1, func(t *testing.T, b *testgpu.Backend) {
 		const waiters, times = 100, 20
@@ -158,8 +158,8 @@ func TestSharedEventsMoveAlong(t *testing.T) {
 	}
 
 	testgpu.Rule(t, "17 a handle that is taken during a wait", 1, func(t *testing.T, b *testgpu.Backend) {
-		var q questioned
-		b = testgpu.Modified(t, b, q.fit)
+		var q queryCounter
+		b = testgpu.Modified(t, b, q.install)
 		s := testgpu.NewStream(t, b.Device(), nil)
 		first := testgpu.Hold(t, s)
 		early, e := testgpu.NewEvent(t, nil), testgpu.NewEvent(t, nil)
@@ -167,7 +167,7 @@ func TestSharedEventsMoveAlong(t *testing.T) {
 		require.NoError(t, e.Record(s))
 		earlyDone, all := early.Done(), testgpu.Waits(t, e)
 		testgpu.Parked(t, b.Driver, 1+len(testgpu.WaitWays))
-		q.onlyAbout(t, testgpu.NativeEvent(t, early))
+		q.requireOnly(t, testgpu.NativeEvent(t, early))
 		handle := e.Handle()
 		testgpu.WaitUntil(t, func() bool { return q.about(handle) > 20 }) // by itself, since others may record it
 		other := testgpu.NewStream(t, b.Device(), nil)

@@ -71,7 +71,7 @@ func TestWaitStats(t *testing.T) {
 }
 
 // Nothing is asked any more once the last wait is over, however it ends.
-func TestWatchersEnd(t *testing.T) {
+func TestPollersEnd(t *testing.T) {
 	for name, end := range map[string]func(cancel, release func(), e *cuda.Event) error{
 		"cancelled": func(cancel, _ func(), _ *cuda.Event) error { cancel(); return nil },
 		"done":      func(_, release func(), _ *cuda.Event) error { release(); return nil },
@@ -108,7 +108,7 @@ func TestWatchersEnd(t *testing.T) {
 	}
 }
 
-// Long waits cost little: a watcher looks a thousand times a second at most, and
+// Long waits cost little: a poller looks a thousand times a second at most, and
 // does not ask for each wait.
 func TestLongWaitsAreCheap(t *testing.T) {
 	gpu, b := testgpu.Simulated(t, cudatest.Config{}, nil)

@@ -72,8 +72,8 @@ func TestManyClosesHoldFewThreads(t *testing.T) {
 	require.EqualValues(t, 1, most.Load())
 }
 
-// Those who close memory of a busy device hold up nobody else: not waits for other work, and
-// not the context of a wait for the device.
+// Closing memory of a busy device delays no other call: no wait for other work, and no end
+// of a wait whose context is over.
 func TestClosesDelayNobody(t *testing.T) {
 	skipShort(t)
 	b, inside, _, hold := slowFrees(t)

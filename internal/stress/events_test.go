@@ -108,10 +108,10 @@ func TestEverythingAtOnce(t *testing.T) {
 }
 
 // Events that some wait for while others record them, in captures and outside, and take
-// them away: no capture ends of it.
+// them away: no capture is ended by it.
 func TestCapturesDuringAStorm(t *testing.T) {
 	skipShort(t)
-	testgpu.Rule(t, "23 no call for an event ends another's capture", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.Rule(t, "23 no call on an event ends another's capture", 1, func(t *testing.T, b *testgpu.Backend) {
 		var events [4]atomic.Pointer[cuda.Event]
 		for i := range events {
 			events[i].Store(cuda.NewEvent(nil))

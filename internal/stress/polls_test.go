@@ -11,8 +11,8 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// What waits in the library while a stream is held up is asked for by one goroutine, and not
-// by each by itself: the driver is called a few times in each millisecond, however much it is.
+// One goroutine polls all that waits for a held stream: the driver is called a few times in
+// each millisecond, however much it is.
 func TestFewQueriesWhileAStreamIsHeld(t *testing.T) {
 	skipShort(t)
 	for name, c := range map[string]struct {

@@ -123,8 +123,8 @@ func TestManyWaitsHoldFewThreads(t *testing.T) {
 	}
 }
 
-// Who asks the driver holds a thread for as long as the driver takes, so of a crowd that
-// comes at once only a few ask.
+// A goroutine that polls holds a thread for as long as the driver takes, so of many that wait
+// at once only a few poll.
 func TestFewOfManyWaitsQuery(t *testing.T) {
 	skipShort(t)
 	for name, ended := range map[string]bool{"": false, "ended context": true} {
@@ -148,7 +148,7 @@ func TestFewOfManyWaitsQuery(t *testing.T) {
 			release := testgpu.Hold(t, s)
 			e := testgpu.NewEvent(t, nil)
 			require.NoError(t, e.Record(s))
-			const crowd, few = 100, 10 // 8, and a watcher or one whose context has ended
+			const crowd, few = 100, 10 // 8, and a poller or one whose context has ended
 			var gone atomic.Int32
 			var wg sync.WaitGroup
 			for range crowd {
