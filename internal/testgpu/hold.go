@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,8 +13,9 @@ import (
 )
 
 // Hold keeps s busy until release is called, on real and simulated GPUs alike: the stream
-// waits for a word of pinned memory that the host sets. It needs nothing but the driver, and
-// no guess at how long work takes. The end of the test releases all streams that it holds
+// waits for a word of pinned memory that the host sets. It needs no handle of the stream,
+// which would be another kind of stream to the library then, and no guess at how long work
+// takes. The end of the test releases all streams that it holds
 // before its cleanups wait for anything.
 func Hold(t testing.TB, s *cuda.Stream) (release func()) {
 	t.Helper()
@@ -42,11 +42,7 @@ func holdWord(t testing.TB, s *cuda.Stream) (word *cuda.HostBuffer[uint32], rele
 	require.NoError(t, err)
 	p := &word.Slice()[0]
 	atomic.StoreUint32(p, 0)
-	api := s.Device().Driver().API()
-	r := OnStream(s, func(native driver.Stream) driver.Result {
-		return api.StreamWaitValue32(native, driver.DevicePtr(uintptr(unsafe.Pointer(p))), 1, driver.StreamWaitValueGEQ)
-	})
-	require.Equal(t, driver.Success, r)
+	require.NoError(t, s.WaitValue(word, 1))
 	return word, func() { atomic.StoreUint32(p, 1) }
 }
 
@@ -71,12 +67,6 @@ func ReleaseAtEnd(t testing.TB, release func()) {
 		}
 		delete(releases.of, t)
 	})
-}
-
-// OnStream makes a raw call of the table on s with the context current, as code outside
-// package cuda does that uses a stream's handle.
-func OnStream(s *cuda.Stream, f func(driver.Stream) driver.Result) driver.Result {
-	return InContext(s.Device(), func() driver.Result { return f(s.Handle()) })
 }
 
 // InContext calls f on a locked thread on which the primary context of d is current.

@@ -90,6 +90,9 @@ func (s *several) pollAll(ctx context.Context, ps []Pending) (over bool, index i
 		}
 	}
 	for ; s.done < len(ps); s.done++ {
+		if ps[s.done].Point == nil {
+			continue
+		}
 		over, _, err := s.spin(ctx, ps[s.done:s.done+1])
 		if err != nil {
 			return true, s.done, err

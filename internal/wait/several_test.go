@@ -19,6 +19,14 @@ func TestNothing(t *testing.T) {
 	require.Equal(t, -1, i)
 }
 
+// What comes after a point that becomes done while it is polled may have nothing to wait for.
+func TestNothingAfterAShortWait(t *testing.T) {
+	polls := 0
+	short := Pending{Poller: new(Poller), Point: &free{poll: func() (bool, error) { polls++; return polls > 1, nil }}}
+	_, err := All(background, []Pending{short, {}, {}})
+	require.NoError(t, err)
+}
+
 func TestSeveralAtOnce(t *testing.T) {
 	var p, q Poller
 	s := new(stream)
