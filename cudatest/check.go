@@ -175,7 +175,8 @@ func caller() (s site) {
 	return s
 }
 
-// String names the nearest line outside this module's packages, or in a test.
+// String names the nearest line outside this module's packages, or in a test. A wrapper of
+// the table may call by reflection.
 func (s site) String() string {
 	frames := runtime.CallersFrames(s[:slices.Index(append(s[:], 0), 0)])
 	nearest := "an unknown place"
@@ -185,7 +186,8 @@ func (s site) String() string {
 		if first {
 			nearest = at
 		}
-		if !strings.HasPrefix(f.Function, modulePath) || strings.HasSuffix(f.File, "_test.go") {
+		inside := strings.HasPrefix(f.Function, modulePath) || strings.HasPrefix(f.Function, "reflect.")
+		if !inside || strings.HasSuffix(f.File, "_test.go") {
 			return at
 		}
 		if !more {
