@@ -147,7 +147,9 @@ func (b *HostBuffer[T]) AfterFree(f func()) {
 // (cuMemHostUnregister). Slices of allocated memory are invalid from then on. If
 // work in flight still uses it, Close returns at once and it is freed in the background
 // when that work is done. Registered memory is the caller's again when Close returns: it
-// waits for the work. But what a graph uses stays pinned until the graph is closed.
+// waits for the work. But if a graph uses it, or a call on another goroutine that Close has
+// overtaken, it stays pinned until the graph is closed and the call has returned; see
+// [HostBuffer.AfterFree].
 //
 // The driver frees pinned memory only when the device is idle. Until then it blocks
 // the call, and every call that enqueues on the device, of any goroutine. So close

@@ -65,14 +65,22 @@ func (s *Stream) BeginCapture() (*Capture, error) {
 
 // takeIn makes s part of the capture by what do does. The caller is in no call.
 func (k *Capture) takeIn(s *Stream, do func() error) error {
+	c := &s.Dev.captures
+	c.mu.Lock() // before s is halted: the driver may hold up recordAll
+	c.streams.Add(1)
+	c.mu.Unlock()
+	taken := false
+	defer func() {
+		if !taken {
+			c.streams.Add(-1)
+		}
+	}()
 	s.gate.Halt()
 	defer s.resume()
 	if s.kind == kindBlocking { // work on the default stream would end the capture
 		s.Dev.Default.gate.Halt()
 		defer s.Dev.Default.resume()
 	}
-	s.Dev.captures.begin.Lock() // see Device.BeginWait
-	defer s.Dev.captures.begin.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	in := s.capture.Load()
@@ -87,12 +95,14 @@ func (k *Capture) takeIn(s *Stream, do func() error) error {
 	if err := do(); err != nil || in == k {
 		return err
 	}
+	taken = true
 	s.capture.Store(k)
 	k.streams = append(k.streams, s)
-	s.Dev.captures.streams.Add(1)
 	if s.kind == kindBlocking {
-		s.Dev.captures.blocking.Add(1)
+		c.mu.Lock()
+		c.blocking.Add(1)
 		s.Dev.Default.gate.Divert()
+		c.mu.Unlock()
 	}
 	s.gate.Divert()
 	return nil
@@ -174,8 +184,8 @@ func (s *Stream) outside(what string) error {
 // endBlockingCapture lets work on the default stream go on when no blocking stream is being
 // captured any more.
 func (d *Device) endBlockingCapture() {
-	d.captures.begin.Lock()
-	defer d.captures.begin.Unlock()
+	d.captures.mu.Lock()
+	defer d.captures.mu.Unlock()
 	if d.captures.blocking.Add(-1) == 0 && d.Default.work != nil { // else it waits to be opened
 		d.Default.gate.Restore()
 	}
@@ -186,7 +196,9 @@ func (k *Capture) keepEvent(m *Mark) { k.held.keepEvent(m) }
 
 // captures are those that go on with streams of a device.
 type captures struct {
-	begin    sync.RWMutex // held for writing while a stream is taken in
-	streams  atomic.Int64 // that are part of one
-	blocking atomic.Int64 // those of them that synchronise with the default stream
+	// mu is held to announce a stream, and to divert and restore the default stream; for
+	// reading while an event is recorded behind all work of the device.
+	mu       sync.RWMutex
+	streams  atomic.Int64 // that are part of one, or about to be
+	blocking atomic.Int64 // that are part of one and synchronise with the default stream
 }

@@ -203,7 +203,9 @@ func (e *Event) Wait(s *Stream) error {
 		s.leave()
 		return e.waitAgain(s, r)
 	}
-	s.joined.note(p)
+	if s.joined.note(p); p.serial() == 0 {
+		s.follow()
+	}
 	s.leave()
 	return nil
 }
@@ -278,7 +280,11 @@ func (e *Event) waitIn(s *Stream, k *Capture) (m *Mark, done bool, err error) {
 		return m, true, err
 	}
 	if k == nil && !(e.Options.External && s.isCaptured()) {
-		return m, false, eventError(s.work.StreamWaitEvent(s.Native, m.event, 0))
+		r := s.work.StreamWaitEvent(s.Native, m.event, 0)
+		if k == nil && place(m.first.Load()).serial() == 0 {
+			s.follow()
+		}
+		return m, false, eventError(r)
 	}
 	r := s.work.StreamWaitEvent(s.Native, m.event, driver.EventWaitExternal)
 	if r == driver.Success && k != nil {
@@ -323,7 +329,7 @@ func (e *Event) querySlow() (bool, error) {
 // Handle returns the native event, 0 if there is none. Others can record it from now on, so
 // that it is not replaced any more, except in captures.
 func (e *Event) Handle() driver.Event {
-	for {
+	for b := (refs.Backoff{}); ; b.Wait() { // until a Record that replaces the mark is over
 		m := e.mark.Load()
 		if m == nil || m == closedMark {
 			return 0
@@ -333,7 +339,6 @@ func (e *Event) Handle() driver.Event {
 		if m.state.Load()&(frozen|refused) != frozen {
 			return m.event
 		}
-		runtime.Gosched() // it is being replaced
 	}
 }
 

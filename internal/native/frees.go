@@ -3,6 +3,7 @@ package native
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,8 @@ type pendingFree struct {
 	done    bool
 	pending bool // another try is certain
 	home    *homeFrees
-	at      *list.Element // of the list there
+	at      *list.Element // of the list there; nil if the memory was freed at once
+	freed   chan struct{} // closed when it was freed
 }
 
 // free gives memory back if it can be at once, and otherwise when it can.
@@ -43,7 +45,14 @@ func (q *frees) free(f *pendingFree) error {
 	if done, err := f.try(); done {
 		return err
 	}
+	q.add(f)
+	f.tryLater()
+	return nil
+}
+
+func (q *frees) add(f *pendingFree) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.byHome == nil {
 		q.byHome = map[*Stream]*homeFrees{}
 	}
@@ -51,38 +60,31 @@ func (q *frees) free(f *pendingFree) error {
 		f.home = new(homeFrees)
 		q.byHome[f.m.home] = f.home
 	}
+	f.freed = make(chan struct{})
 	f.at = f.home.list.PushBack(f)
 	q.n.Add(1)
-	q.mu.Unlock()
-	f.retry()
-	return nil
 }
 
+// remove is called when the memory was freed.
 func (q *frees) remove(f *pendingFree) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if f.at == nil {
-		return // it was done at once
+		return
 	}
 	f.home.list.Remove(f.at)
 	q.n.Add(-1)
 	if f.home.list.Len() == 0 {
 		delete(q.byHome, f.m.home)
 	}
+	close(f.freed)
 }
 
 // retains reports whether memory is closed and waits to be freed.
 func (q *frees) retains(at uint64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, h := range q.byHome {
-		for e := h.list.Front(); e != nil; e = e.Next() {
-			if m := e.Value.(*pendingFree).m; uint64(m.Addr) == at || m.host != nil && uint64(uintptr(m.host)) == at {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(q.all(), func(f *pendingFree) bool {
+		return uint64(f.m.Addr) == at || f.m.host != nil && uint64(uintptr(f.m.host)) == at
+	})
 }
 
 // some returns up to n of the oldest with a home.
@@ -108,51 +110,36 @@ func (q *frees) ask(home *Stream, n int) {
 	}
 }
 
-// settle waits until what was pending is given back, for at most a second: the device is out
-// of memory. It reports whether something was.
-func (q *frees) settle() bool {
-	before := q.n.Load()
-	if before == 0 {
-		return false
-	}
+// settle waits until the memory that is pending now was given back, for at most a second, as
+// the device is out of memory. It reports whether some was. It frees nothing itself: the
+// driver may hold that up for long.
+func (q *frees) settle() (some bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	q.mu.Lock()
-	var homes []*Stream
-	for home := range q.byHome {
-		homes = append(homes, home)
-	}
-	q.mu.Unlock()
-	for _, home := range homes {
-		for _, f := range q.some(home, int(before)) {
-			if f.await(ctx) {
-				f.retry()
-			}
+	for _, f := range q.all() {
+		select {
+		case <-f.freed:
+		case <-ctx.Done():
+		}
+		select {
+		case <-f.freed:
+			some = true
+		default:
 		}
 	}
-	return q.n.Load() < before
+	return some
 }
 
-// await waits until the uses are done that an event was recorded behind; false if they are not,
-// or another goroutine is about to free the memory.
-func (f *pendingFree) await(ctx context.Context) bool {
-	if !f.mu.TryLock() {
-		return false
-	}
-	var marks []*Mark
-	for _, u := range f.users {
-		if u.mark != nil {
-			u.mark.state.Add(1)
-			marks = append(marks, u.mark)
+// all returns all that are pending.
+func (q *frees) all() (all []*pendingFree) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, h := range q.byHome {
+		for e := h.list.Front(); e != nil; e = e.Next() {
+			all = append(all, e.Value.(*pendingFree))
 		}
 	}
-	f.mu.Unlock()
-	ok := true
-	for _, m := range marks {
-		ok = m.dev.Poller.Wait(ctx, m, nil, true) == nil && ok
-		m.EndWait()
-	}
-	return ok
+	return all
 }
 
 // retryAfter is when to try again where there is nothing to wait for: a stream is being
@@ -166,6 +153,11 @@ func (f *pendingFree) retry() {
 		f.m.Dev.Driver.closeFailed("buffer", err)
 		return
 	}
+	f.tryLater()
+}
+
+// tryLater sees to another try.
+func (f *pendingFree) tryLater() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done || f.pending {
@@ -205,8 +197,8 @@ func (f *pendingFree) try() (done bool, err error) {
 	if !f.ready() {
 		return false, nil
 	}
-	f.m.Dev.frees.remove(f)
 	err = f.m.giveBack() // without f.mu: it may call the user, see AfterFree
+	f.m.Dev.frees.remove(f)
 	if home := f.m.home; home != nil {
 		home.leave()
 		home.release()

@@ -145,3 +145,57 @@ func TestFreesOfOneHomeDoNotDelayAnothers(t *testing.T) {
 		})
 	}
 }
+
+// However many frees wait for room in the queue of their home, one goroutine is in the driver.
+func TestOneFreeOfAHomeAtATime(t *testing.T) {
+	frees := testgpu.NewGate()
+	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+		bare := api.MemFreeAsync
+		api.MemFreeAsync = func(p driver.DevicePtr, s driver.Stream) driver.Result { frees.Pass(); return bare(p, s) }
+	})
+	home := testgpu.NewStream(t, b.Device(), nil)
+	var bufs [5]*cuda.Buffer[uint8]
+	for i := range bufs {
+		var err error
+		bufs[i], err = cuda.AllocAsync[uint8](home, 16)
+		require.NoError(t, err)
+	}
+	open := frees.Close()
+	testgpu.ReleaseAtEnd(t, open)
+	for i, buf := range bufs {
+		user := testgpu.NewStream(t, b.Device(), nil)
+		require.NoError(t, user.WaitStream(home))
+		release := testgpu.Hold(t, user)
+		require.NoError(t, cuda.Fill(user, buf, 1))
+		require.NoError(t, buf.Close())
+		release()
+		require.NoError(t, user.Synchronize())
+		if i == 0 {
+			<-frees.Entered
+		}
+	}
+	testgpu.NotReady(t, frees.Entered)
+}
+
+// An allocation that finds no memory waits for pending frees, but not for ever where the home
+// of one has a full queue.
+func TestOutOfMemoryBesideAFullQueue(t *testing.T) {
+	frees := testgpu.NewGate()
+	_, b := testgpu.Simulated(t, cudatest.Config{Memory: 64 << 20}, func(api *driver.API) {
+		bare := api.MemFreeAsync
+		api.MemFreeAsync = func(p driver.DevicePtr, s driver.Stream) driver.Result { frees.Pass(); return bare(p, s) }
+	})
+	home, user, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
+	buf, err := cuda.AllocAsync[uint8](home, 60<<20)
+	require.NoError(t, err)
+	require.NoError(t, user.WaitStream(home))
+	release := testgpu.Hold(t, user)
+	require.NoError(t, cuda.Fill(user, buf, 1))
+	open := frees.Close()
+	testgpu.ReleaseAtEnd(t, open)
+	require.NoError(t, buf.Close())
+	release()
+	<-frees.Entered
+	alloc := testgpu.Go(func() error { _, err := cuda.AllocAsync[uint8](other, 60<<20); return err })
+	require.ErrorIs(t, testgpu.Receive(t, alloc), driver.ErrorOutOfMemory)
+}

@@ -228,7 +228,7 @@ func (x *GraphExec) Launch(s *Stream) error {
 			for m := range x.held.memory {
 				m.used(s)
 			}
-			s.flushLater()
+			s.flushes.later()
 		}
 		return r
 	})

@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"sync/atomic"
 
@@ -57,9 +56,9 @@ func (m *Mark) flagged() bool { return m.state.Load()>>32 != 0 }
 
 // setPlace notes the place of a record that began with w. The caller is still in s.
 func (m *Mark) setPlace(s *Stream, w refs.Word) {
-	last := uint64(math.MaxUint64) // others overlap, and may be recording the same
+	last := s.epoch | numbers // others overlap, and may be recording the same
 	if w.Alone() && s.gate.Quiet(1) {
-		last = s.gate.Number()
+		last = s.epoch | s.gate.Number()
 	}
 	store(&m.first, uint64(s.placeOf(w.Number())))
 	store(&m.last, last)
@@ -126,8 +125,8 @@ func (m *Mark) Place() (queue any, first, last uint64) {
 	if m.on == nil || state&shared != 0 || state&replaced == 0 && !m.on.gate.Quiet(0) {
 		return nil, 0, 0
 	}
-	p := place(m.first.Load())
-	return m.on, p.number(), m.last.Load()
+	last = m.last.Load()
+	return m.on, last&^numbers | place(m.first.Load()).number(), last
 }
 
 // inCapture refuses a question that would end the capture in which m was recorded.

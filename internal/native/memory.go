@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -209,15 +208,15 @@ func (m *Memory) usedOutside(s *Stream) {
 	if err == nil {
 		err = failed(s.work.EventRecord(n.event, s.Native))
 	}
-	if err != nil {
+	u.mark = nil
+	if err == nil {
+		u.mark = &Mark{n: n, event: n.event, dev: s.Dev, on: s}
+		u.mark.state.Store(dead | 1) // the user itself waits
+		u.mark.last.Store(s.epoch | numbers)
+	} else { // there is another try when the memory is closed
 		m.Dev.Driver.OnCleanupError("record stream", err)
-		return
 	}
-	u.mark = &Mark{n: n, event: n.event, dev: s.Dev, on: s}
-	u.mark.state.Store(1) // the user itself waits
-	u.mark.last.Store(math.MaxUint64)
 	if old != nil {
-		old.state.Or(dead)
 		old.EndWait()
 	}
 }
@@ -266,7 +265,6 @@ func (u *user) over(home *Stream) bool {
 // release gives back what u has.
 func (u *user) release() {
 	if m := u.mark; m != nil {
-		m.state.Or(dead)
 		m.EndWait()
 	}
 	u.s.release()
@@ -328,7 +326,8 @@ func (m *Memory) free() error {
 	case poolMemory, pinnedMemory, hostFuncMemory:
 		return m.Dev.frees.free(f)
 	case unpooledMemory:
-		m.Dev.reaper.add(func() { m.Dev.Driver.closeFailed("buffer", m.Dev.frees.free(f)) })
+		m.Dev.frees.add(f)
+		f.home.reaper.add(f.retry)
 		return nil
 	}
 	return f.wait() // the caller wants it back
@@ -343,7 +342,7 @@ func (m *Memory) giveBack() error {
 	switch m.kind {
 	case poolMemory:
 		r = m.home.quiet.MemFreeAsync(m.Addr, m.home.Native)
-		m.home.flushLater()
+		m.home.flushes.later()
 	case plainMemory, unpooledMemory:
 		m.Dev.Driver.sharing.takeBack(m)
 		r = m.Dev.blocking(func() driver.Result { return t.QuietBound.MemFree(m.Addr) })

@@ -12,12 +12,15 @@ import (
 // number than a use's comes after that use. 0 is no place.
 type place uint64
 
-const maxSerial = 1<<(64-refs.NumberBits) - 1
+const (
+	numbers   = 1<<refs.NumberBits - 1
+	maxSerial = 1<<(64-refs.NumberBits) - 1
+)
 
 func makePlace(serial, number uint64) place { return place(serial<<refs.NumberBits | number) }
 
 func (p place) serial() uint64 { return uint64(p) >> refs.NumberBits }
-func (p place) number() uint64 { return uint64(p) & (1<<refs.NumberBits - 1) }
+func (p place) number() uint64 { return uint64(p) & numbers }
 
 // joins are places that a stream has waited for, each in the slot of its stream's serial.
 // A stream that waits for an event notes the event's place there. What is overwritten, by

@@ -1,10 +1,11 @@
 package native
 
 import (
-	"math"
+	"context"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +15,11 @@ import (
 
 // simulated returns the device of a simulated GPU.
 func simulated(t *testing.T) *Device {
+	_, d := simulatedGPU(t)
+	return d
+}
+
+func simulatedGPU(t *testing.T) (*cudatest.GPU, *Device) {
 	t.Helper()
 	gpu := cudatest.New(cudatest.Config{})
 	api := *gpu.API()
@@ -22,7 +28,7 @@ func simulated(t *testing.T) *Device {
 	d := NewDriver(&api, func(what string, err error) { t.Error(what, err) }).NewDevice(0, 0, nil)
 	_, err := d.Open()
 	require.NoError(t, err)
-	return d
+	return gpu, d
 }
 
 func newStream(t *testing.T, d *Device) *Stream {
@@ -124,7 +130,7 @@ func TestOverlappingRecords(t *testing.T) {
 		m := e.mark.Load()
 		require.Equal(t, want, place(m.first.Load()).number())
 		if overlaps {
-			want = math.MaxUint64
+			want = numbers
 			require.Equal(t, want, m.last.Load())
 			queue, _, _ := m.Place()
 			require.Nil(t, queue, "a call is under way that may record it")
@@ -151,6 +157,51 @@ func TestRenumber(t *testing.T) {
 	require.NotEqual(t, was.serial(), s.place().serial())
 	require.Less(t, s.place().number(), uint64(4))
 	e.Close()
+}
+
+// The numbers of records are used up, while the host waits for some. No wait ends before its
+// record is done, nor waits for a later one.
+func TestWaitsAcrossRenumber(t *testing.T) {
+	gpu, d := simulatedGPU(t)
+	s := newStream(t, d)
+	s.gate.Begin(1<<39 - 3)
+	wait := func(e *Event) <-chan error {
+		p, err := e.BeginWait()
+		require.NoError(t, err)
+		over := make(chan error, 1)
+		go func() {
+			err := p.Wait(context.Background())
+			p.End()
+			over <- err
+		}()
+		return over
+	}
+	var before, across, after Event
+	releaseFirst := gpu.Hold(cudatest.Handle(s.Native))
+	require.NoError(t, before.Record(s))
+	first := []<-chan error{wait(&before)}
+	for range 6 {
+		require.NoError(t, across.Record(s))
+	}
+	first = append(first, wait(&across))
+	releaseAll := gpu.Hold(cudatest.Handle(s.Native))
+	require.NoError(t, after.Record(s))
+	last := wait(&after)
+	time.Sleep(10 * time.Millisecond) // until all are parked
+	releaseFirst()
+	for _, over := range first {
+		require.NoError(t, <-over)
+	}
+	select {
+	case err := <-last:
+		t.Error("the wait for a record that is not done has ended:", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	releaseAll()
+	require.NoError(t, <-last)
+	for _, e := range []*Event{&before, &across, &after} {
+		e.Close()
+	}
 }
 
 // What has begun a capture or joined it is diverted until it ends, and only that.

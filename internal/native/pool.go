@@ -79,7 +79,7 @@ func (s *Stream) AllocAsync(bytes uint64) (*Memory, error) {
 }
 
 func (s *Stream) alloc(pool *Pool, bytes uint64) (*Memory, error) {
-	_, k, err := s.admit(s.gate.Enter(), false)
+	k, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +134,9 @@ func (d *Device) noteFrees() {
 		if err != nil {
 			continue
 		}
-		if k == nil && s.work != nil && !s.isCaptured() {
-			if m, err := s.markHere(); err == nil {
-				if done, err := m.Poll(); done && err == nil {
-					d.mustOpen().Quiet.EventSynchronize(m.event)
-				}
-				m.state.Or(dead)
+		if k == nil && s.work != nil && !s.isCaptured() && s.quiet.StreamQuery(s.Native) == driver.Success {
+			if m, err := s.markHere(); err == nil { // which an idle stream takes at once
+				d.mustOpen().Quiet.EventSynchronize(m.event)
 				m.EndWait()
 			}
 		}

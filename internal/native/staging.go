@@ -15,10 +15,10 @@ import (
 // needed and kept until the process ends, because freeing pinned memory stops all enqueueing
 // until the device is idle.
 type staging struct {
-	mu      sync.Mutex
-	chunks  []*chunk
-	lost    []*chunk        // of which nobody can tell when they are free
-	waiting []chan struct{} // of calls that wait for another call to give a chunk back
+	mu     sync.Mutex
+	chunks []*chunk
+	lost   []*chunk // of which nobody can tell when they are free
+	given  given    // of calls that wait for a chunk; nil if there are none
 }
 
 // chunk is a piece of staging memory, with one copy after the other.
@@ -45,37 +45,42 @@ var ErrNilContext = &Refusal{Err: ErrInvalid, Detail: "the context is nil: use c
 // returns nil if there is none.
 func (s *Stream) takeChunk(ctx context.Context, block bool) (*chunk, error) {
 	for {
-		c, pending, given, err := s.tryChunk()
+		c, pending, err := s.tryChunk(block)
 		if c != nil || err != nil || !block {
 			return c, err
 		}
-		switch {
-		case ctx == nil:
-			err = ErrNilContext
-		case len(pending) > 0: // which will be free first nobody knows: a stream may be held up
+		err = ErrNilContext
+		if ctx != nil { // which will be free first nobody knows: a stream may be held up
 			_, err = wait.Any(ctx, pending)
-			if err != nil && ctx.Err() == nil {
-				err = nil // it will be met again
-			}
-		default:
-			select {
-			case <-given:
-			case <-ctx.Done():
-				err = wait.ErrCancelled
-			}
 		}
 		for _, p := range pending {
-			p.Point.(*Mark).EndWait()
+			p.Point.(point).EndWait()
 		}
-		if err != nil {
-			return nil, err
+		if err != nil && (ctx == nil || ctx.Err() != nil) {
+			return nil, err // others will be met again
 		}
 	}
 }
 
+// given is a point that is done when a call gives a chunk back.
+type given chan struct{}
+
+func (g given) Poll() (bool, error) {
+	select {
+	case <-g:
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
+func (given) Place() (queue any, first, last uint64) { return nil, 0, 0 }
+
+func (given) EndWait() {}
+
 // tryChunk takes a chunk that no copy uses, or makes one. If it may not, it returns what to
-// wait for: copies in flight, or else another call.
-func (s *Stream) tryChunk() (c *chunk, pending []wait.Pending, given chan struct{}, err error) {
+// wait for, if the caller will: copies in flight, and calls that have chunks.
+func (s *Stream) tryChunk(wanted bool) (c *chunk, pending []wait.Pending, err error) {
 	st := &s.Dev.staging
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -88,12 +93,12 @@ func (s *Stream) tryChunk() (c *chunk, pending []wait.Pending, given chan struct
 				c.after = nil
 			}
 			if err != nil {
-				return nil, nil, nil, err
+				return nil, nil, err
 			}
 		}
 		if !c.taken && c.after == nil {
 			c.taken, c.on = true, s
-			return c, nil, nil, nil
+			return c, nil, nil
 		}
 		if c.on == s {
 			mine++
@@ -105,7 +110,10 @@ func (s *Stream) tryChunk() (c *chunk, pending []wait.Pending, given chan struct
 			c.taken, c.on = true, s
 			st.chunks = append(st.chunks, c)
 		}
-		return c, nil, nil, err
+		return c, nil, err
+	}
+	if !wanted {
+		return nil, nil, nil
 	}
 	for _, c := range st.chunks {
 		if !c.taken {
@@ -113,11 +121,10 @@ func (s *Stream) tryChunk() (c *chunk, pending []wait.Pending, given chan struct
 			pending = append(pending, wait.Pending{Poller: &s.Dev.Poller, Point: c.after, NoSpin: true})
 		}
 	}
-	if len(pending) == 0 {
-		given = make(chan struct{})
-		st.waiting = append(st.waiting, given)
+	if st.given == nil {
+		st.given = make(given)
 	}
-	return nil, pending, given, nil
+	return nil, append(pending, wait.Pending{Poller: &s.Dev.Poller, Point: st.given, NoSpin: true}), nil
 }
 
 // giveChunk gives a chunk back.
@@ -126,10 +133,11 @@ func (s *Stream) giveChunk(c *chunk) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	c.taken = false
-	for _, w := range st.waiting {
-		close(w)
+	if st.given != nil {
+		close(st.given)
+		st.given = nil
+		s.Dev.Poller.Wake()
 	}
-	st.waiting = nil
 }
 
 func (d *Device) newChunk() (*chunk, error) {

@@ -30,9 +30,8 @@ type Stream struct {
 	capture atomic.Pointer[Capture] // that it is part of
 	// holds is 1 for the open stream, and 1 for each piece of memory that is freed in its
 	// order or used on it: the native stream lives until the last of them is gone.
-	holds atomic.Int64
-	// unflushed: kernels and frees were enqueued since the last flush, see Pending.
-	unflushed atomic.Bool
+	holds   atomic.Int64
+	flushes flushes
 	wait.Owner
 }
 
@@ -40,6 +39,9 @@ type Stream struct {
 type order struct {
 	origin atomic.Uint64 // the place of number 0; 0: the stream's records are no places
 	joined joins
+	// epoch counts, above the bits of a number, how often the numbers were used up. It is
+	// changed while the stream is halted.
+	epoch uint64
 }
 
 // streamKind says where a stream comes from, and so whether the library destroys it and what it waits for.
@@ -199,6 +201,10 @@ func (s *Stream) Query() (bool, error) {
 	if w := s.gate.Enter(); !w.Clear() {
 		return s.querySlow(w)
 	}
+	if s.isCaptured() {
+		s.leave()
+		return false, s.capturing()
+	}
 	r := s.quiet.StreamQuery(s.Native)
 	s.leave()
 	return answer(r)
@@ -242,6 +248,17 @@ func (s *Stream) Handle() driver.Stream {
 	return s.Native
 }
 
+// follow is called when s has waited for a record that is no place: others may be capturing
+// that, and now s with it.
+func (s *Stream) follow() {
+	if s.kind == kindDefault || s.kind == kindExternal || s.origin.Load() == 0 {
+		return
+	}
+	if status, r := s.work.StreamIsCapturing(s.Native); r == driver.Success && status != driver.CaptureNone {
+		s.origin.Store(0)
+	}
+}
+
 // isCaptured reports whether others may be capturing s.
 func (s *Stream) isCaptured() bool {
 	if s.origin.Load() != 0 && s.kind != kindExternal {
@@ -249,13 +266,6 @@ func (s *Stream) isCaptured() bool {
 	}
 	status, r := s.work.StreamIsCapturing(s.Native)
 	return r == driver.Success && status != driver.CaptureNone
-}
-
-// flushLater has the next wait for s end with a flush.
-func (s *Stream) flushLater() {
-	if !s.unflushed.Load() {
-		s.unflushed.Store(true)
-	}
 }
 
 // ID returns a number that no other stream of the process has or will have. Drivers before

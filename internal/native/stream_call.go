@@ -74,8 +74,8 @@ func (s *Stream) open() error {
 	}
 	s.gate.Halt()
 	defer s.gate.Resume()
-	s.Dev.captures.begin.Lock()
-	defer s.Dev.captures.begin.Unlock()
+	s.Dev.captures.mu.Lock()
+	defer s.Dev.captures.mu.Unlock()
 	if s.work == nil {
 		s.quiet, s.work = t.QuietBound, t.Bound
 		s.Dev.defaultOpen.Store(true)
@@ -89,8 +89,11 @@ func (s *Stream) open() error {
 // renumber gives s another serial, when its numbers are used up, after 2^39 records.
 func (s *Stream) renumber() {
 	s.gate.Halt()
-	if s.gate.Renumber() && s.origin.Load() != 0 {
-		s.origin.Store(uint64(s.Dev.Driver.places.renew()))
+	if s.gate.Renumber() {
+		s.epoch += numbers + 1
+		if origin := s.origin.Load(); origin != 0 { // Handle may clear it meanwhile
+			s.origin.CompareAndSwap(origin, uint64(s.Dev.Driver.places.renew()))
+		}
 	}
 	s.resume()
 }

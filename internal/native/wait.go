@@ -25,8 +25,42 @@ type Pending struct {
 	spin  bool
 	// flush, unless nil, has Wait end with the driver's own wait for the event, which is done
 	// by then: it hands what kernels have printed to C's standard output, and takes note of
-	// the frees of pool memory that are done. It is set again if that does not happen.
-	flush *atomic.Bool
+	// the frees of pool memory that are done.
+	flush *flushes
+}
+
+// flushes say whether a wait for a stream must end with a flush.
+type flushes struct {
+	due   atomic.Bool  // kernels or frees were enqueued since a wait took the last flush
+	taken atomic.Int32 // waits that have taken one and not made it yet
+}
+
+// later has the next wait take a flush.
+func (f *flushes) later() {
+	if !f.due.Load() {
+		f.due.Store(true)
+	}
+}
+
+// take reports whether a wait must flush. It is called before the wait's mark is recorded:
+// what is enqueued later is for the next wait. A flush that another wait has taken may come
+// too late for this one.
+func (f *flushes) take() bool {
+	if !f.due.Load() && f.taken.Load() == 0 {
+		return false
+	}
+	f.taken.Add(1) // before due is cleared, as others look the other way round
+	f.due.Store(false)
+	return true
+}
+
+// made ends what take began.
+func (f *flushes) made() { f.taken.Add(-1) }
+
+// left ends it too, without a flush.
+func (f *flushes) left() {
+	f.due.Store(true)
+	f.taken.Add(-1)
 }
 
 // Over reports whether there is nothing to wait for.
@@ -42,6 +76,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 		p.dev.noteLoweredPool()
 	}
 	if err = p.dev.flush(p.point); err == nil {
+		p.flush.made()
 		p.flush = nil
 	}
 	return err
@@ -50,7 +85,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 // Notify has f called when the point is done, and ends the wait.
 func (p *Pending) Notify(f func(error)) {
 	point := p.point
-	p.flushLater()
+	p.leaveFlush()
 	p.dev.Poller.Notify(point, p.owner, func(err error) {
 		point.EndWait()
 		f(err)
@@ -60,15 +95,16 @@ func (p *Pending) Notify(f func(error)) {
 // End ends the wait.
 func (p *Pending) End() {
 	if p.point != nil {
-		p.flushLater()
+		p.leaveFlush()
 		p.point.EndWait()
 	}
 }
 
-// flushLater leaves a flush that has not happened to the next wait.
-func (p *Pending) flushLater() {
+// leaveFlush leaves a flush that was not made to the next wait.
+func (p *Pending) leaveFlush() {
 	if p.flush != nil {
-		p.flush.Store(true)
+		p.flush.left()
+		p.flush = nil
 	}
 }
 
@@ -126,7 +162,7 @@ func (s *Stream) markHere() (*Mark, error) {
 		return nil, r
 	}
 	m.first.Store(uint64(s.placeOf(w.Number())))
-	m.last.Store(s.gate.Number())
+	m.last.Store(s.epoch | s.gate.Number())
 	return m, nil
 }
 
@@ -143,17 +179,18 @@ func (s *Stream) BeginWait() (Pending, error) {
 	if s.isCaptured() {
 		return Pending{}, s.capturing()
 	}
-	var flush *atomic.Bool
-	if s.unflushed.Load() || s.kind == kindExternal {
-		s.unflushed.Store(false) // before the mark: what comes later is for the next wait
-		flush = &s.unflushed
+	var flush *flushes
+	if s.kind == kindExternal { // others enqueue there too
+		flush = new(flushes)
+	} else if s.flushes.take() {
+		flush = &s.flushes
 	} else if done, err := s.tryFast(); done || err != nil {
 		return Pending{}, err
 	}
 	m, err := s.markHere()
 	if err != nil {
 		if flush != nil {
-			flush.Store(true)
+			flush.left()
 		}
 		return Pending{}, err
 	}
@@ -198,7 +235,7 @@ func (d *Device) BeginWait() (Pending, error) {
 	if err == nil && r == driver.Success {
 		m := &Mark{n: n, event: n.event, dev: d}
 		m.state.Store(dead | 1)
-		return Pending{point: m, dev: d, spin: true, flush: new(atomic.Bool)}, nil
+		return Pending{point: m, dev: d, spin: true, flush: new(flushes)}, nil
 	}
 	d.events.put(n)
 	switch {
@@ -215,8 +252,8 @@ func (d *Device) BeginWait() (Pending, error) {
 func (d *Device) recordAll(t *Tables, e driver.Event) (driver.Result, error) {
 	d.recording.Lock()
 	defer d.recording.Unlock()
-	d.captures.begin.RLock()
-	defer d.captures.begin.RUnlock()
+	d.captures.mu.RLock()
+	defer d.captures.mu.RUnlock()
 	if d.captures.streams.Load() > 0 {
 		return 0, d.capturing()
 	}
@@ -251,7 +288,7 @@ func (d *Device) beginWaitForStreams() (Pending, error) {
 		}
 		g.marks = append(g.marks, m)
 	}
-	return Pending{point: g, dev: d, spin: true, flush: new(atomic.Bool)}, nil
+	return Pending{point: g, dev: d, spin: true, flush: new(flushes)}, nil
 }
 
 // group is marks of several streams, which are done when all are.

@@ -13,7 +13,7 @@ import (
 func (s *Stream) WaitStream(other *Stream) error {
 	w, v := s.gate.Enter(), other.gate.EnterRecord()
 	e := other.spare.Load()
-	if !(w | v).Clear() || e == nil || s.Dev != other.Dev || s.Native == other.Native {
+	if !(w | v).Clear() || e == nil || s.Same(other) || s.Dev.Driver != other.Dev.Driver {
 		s.leave()
 		other.leave()
 		return s.waitStreamSlow(other)
@@ -23,13 +23,16 @@ func (s *Stream) WaitStream(other *Stream) error {
 		api = other.work
 	}
 	var r driver.Result
-	if api.Fused != nil {
+	if api.Fused != nil && s.Dev == other.Dev {
 		r = api.Fused.RecordWait(e.event, other.Native, s.Native)
 	} else if r = other.work.EventRecord(e.event, other.Native); r == driver.Success {
 		r = s.work.StreamWaitEvent(s.Native, e.event, 0)
 	}
 	if r == driver.Success {
-		s.joined.note(other.placeOf(v.Number()))
+		p := other.placeOf(v.Number())
+		if s.joined.note(p); p.serial() == 0 {
+			s.follow()
+		}
 	}
 	other.leave()
 	s.leave()
@@ -66,38 +69,18 @@ func (s *Stream) waitStreamSlow(other *Stream) error {
 			return err
 		}
 	}
-	w, v := s.gate.Enter(), other.gate.EnterRecord()
-	if !(w | v).Clear() {
-		s.leave()
-		other.leave()
-		if w.Diverted() || v.Diverted() {
-			return s.waitCaptured(other)
-		}
-		return s.waitStreamSlow(other)
+	if s.gate.Diverted() || other.gate.Diverted() {
+		return s.waitCaptured(other)
 	}
-	defer s.leave()
-	defer other.leave()
-	e := other.spare.Load()
-	if e == nil { // it was being captured until now
-		if err := other.makeSpare(); err != nil {
-			return err
-		}
-		e = other.spare.Load()
-	}
-	r := other.work.EventRecord(e.event, other.Native)
-	if r == driver.Success {
-		r = s.work.StreamWaitEvent(s.Native, e.event, 0)
-	}
-	if r == driver.Success {
-		s.joined.note(other.placeOf(v.Number()))
-	}
-	runtime.KeepAlive(e)
-	return failed(r)
+	return s.WaitStream(other)
 }
 
 // waitCaptured is WaitStream where a stream is part of a capture: by an event of its own.
 func (s *Stream) waitCaptured(other *Stream) error {
 	if k := s.capture.Load(); k != nil && other.capture.Load() != k {
+		if k.over() {
+			return s.WaitStream(other)
+		}
 		return s.outside(other.String() + " is")
 	}
 	var e Event
@@ -105,7 +88,11 @@ func (s *Stream) waitCaptured(other *Stream) error {
 		return err
 	}
 	defer e.Close()
-	return e.Wait(s)
+	err := e.Wait(s)
+	if err == errCaptureOver { // it has ended meanwhile, so the wait is outside
+		return s.WaitStream(other)
+	}
+	return err
 }
 
 // makeSpare makes the event that others wait for. It goes back when s is destroyed.

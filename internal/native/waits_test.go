@@ -268,3 +268,89 @@ func TestWaitsInAndOutOfABubble(t *testing.T) {
 	})
 	require.NoError(t, testgpu.Receive(t, outside))
 }
+
+// A wait for a stream ends with the driver's own, which shows what kernels have printed, also
+// where another wait has begun to do that and not done it yet.
+func TestFlushThatAnotherWaitHasTaken(t *testing.T) {
+	for name, first := range map[string]func(s, held *cuda.Stream) error{
+		"in a wait for several":    func(s, held *cuda.Stream) error { return cuda.WaitAll(context.Background(), s, held) },
+		"on its way to the driver": func(s, _ *cuda.Stream) error { return s.Synchronize() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			flushes := testgpu.NewGate()
+			var made atomic.Int32
+			_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+				bare := api.EventSynchronize
+				api.EventSynchronize = func(e driver.Event) driver.Result {
+					flushes.Pass()
+					defer made.Add(1)
+					return bare(e)
+				}
+			})
+			d := b.Device()
+			s, held := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+			buf := testgpu.AllocAsync[uint32](t, s, 16)
+			fill := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_fill")
+			require.NoError(t, s.Synchronize())
+			release := testgpu.Hold(t, held)
+			made.Store(0)
+			require.NoError(t, fill.Launch(s, cuda.Grid1D(16, 16), buf, uint64(16), uint32(1)))
+			open := flushes.Close()
+			testgpu.ReleaseAtEnd(t, open)
+			one := testgpu.Go(func() error { return first(s, held) })
+			testgpu.WaitUntil(t, func() bool { return len(flushes.Entered) > 0 || d.Driver().WaitStats().Waiting > 0 })
+			other := testgpu.Go(s.Synchronize)
+			testgpu.NotReady(t, other)
+			open()
+			require.NoError(t, testgpu.Receive(t, other))
+			require.NotZero(t, made.Load())
+			release()
+			require.NoError(t, testgpu.Receive(t, one))
+		})
+	}
+}
+
+// A wait for the device may be held up in the driver. A capture waits for that before it
+// halts its stream, so that calls on the stream do not.
+func TestRecordBesideACaptureThatWaitsForADevice(t *testing.T) {
+	records := testgpu.NewGate()
+	_, b := testgpu.Simulated(t, cudatest.Config{}, func(api *driver.API) {
+		bare := api.CtxRecordEvent
+		api.CtxRecordEvent = func(c driver.Context, e driver.Event) driver.Result { records.Pass(); return bare(c, e) }
+	})
+	d := b.Device()
+	s := testgpu.NewStream(t, d, nil)
+	open := records.Close()
+	testgpu.ReleaseAtEnd(t, open)
+	device := testgpu.Go(d.Synchronize)
+	<-records.Entered
+	capture := testgpu.Go(func() error {
+		g, err := s.Capture(func() error { return nil })
+		return errors.Join(err, g.Close())
+	})
+	testgpu.NotReady(t, capture)
+	e := testgpu.NewEvent(t, nil)
+	require.NoError(t, testgpu.Receive(t, testgpu.Go(func() error { return e.Record(s) })))
+	open()
+	require.NoError(t, testgpu.Receive(t, device))
+	require.NoError(t, testgpu.Receive(t, capture))
+}
+
+// A slice copy that waits for a chunk of staging memory gets the first that is free: one
+// that a copy has used, or one that another call gives back.
+func TestSliceCopyTakesTheFirstChunk(t *testing.T) {
+	const chunk = 1 << 20
+	_, d := testgpu.SimulatedDevice(t, nil)
+	held, s := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)
+	seven, one := testgpu.Alloc[uint8](t, d, 7*chunk), testgpu.Alloc[uint8](t, d, chunk)
+	testgpu.Hold(t, held)
+	release := testgpu.Hold(t, s)
+	require.NoError(t, cuda.CopyFromSlice(t.Context(), held, seven, make([]byte, 7*chunk)))
+	out := testgpu.Go(func() error { return cuda.CopyToSlice(t.Context(), s, make([]byte, chunk), one) })
+	testgpu.Parked(t, d.Driver(), 1)
+	in := testgpu.Go(func() error { return cuda.CopyFromSlice(t.Context(), s, one, make([]byte, chunk)) })
+	testgpu.WaitUntil(t, func() bool { return d.Driver().WaitStats().Waiting > 1 })
+	release()
+	require.NoError(t, testgpu.Receive(t, out))
+	require.NoError(t, testgpu.Receive(t, in))
+}

@@ -301,7 +301,7 @@ func (m *Module) Launch(s *Stream, fn driver.Func, n *Shape, params unsafe.Point
 		for _, x := range memory {
 			x.used(s)
 		}
-		s.flushLater()
+		s.flushes.later()
 		s.leave()
 		if r != driver.Success {
 			err = r
@@ -335,7 +335,7 @@ func (m *Module) launchSlow(s *Stream, w refs.Word, fn driver.Func, n *Shape, pa
 	if k != nil {
 		k.held.keepModule(m)
 	}
-	s.flushLater()
+	s.flushes.later()
 	for _, x := range memory {
 		s.note(k, x)
 	}

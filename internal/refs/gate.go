@@ -71,7 +71,13 @@ func (g *Gate) Closed() bool { return g.word.Load()&shut != 0 }
 func (g *Gate) Quiet(own uint64) bool { return g.word.Load()&calls <= own }
 
 // Number returns how many records were begun.
-func (g *Gate) Number() uint64 { return g.word.Load() >> numberShift & numbers }
+func (g *Gate) Number() uint64 {
+	w := Word(g.word.Load())
+	if w.Full() { // what is under way comes after all numbers
+		return numbers
+	}
+	return w.Number()
+}
 
 // Begin has the numbers of a gate that nobody uses yet begin after n.
 func (g *Gate) Begin(n uint64) { g.word.Store(n << numberShift) }
@@ -101,11 +107,11 @@ func (w Word) Number() uint64 { return uint64(w) >> numberShift & numbers }
 // wait for that too. Nobody halts a gate, or waits for a halt to end, while in a call on
 // any gate: two could wait for each other.
 func (g *Gate) Halt() {
-	for b := (backoff{}); g.word.Or(halted)&halted != 0; {
-		b.wait()
+	for b := (Backoff{}); g.word.Or(halted)&halted != 0; {
+		b.Wait()
 	}
-	for b := (backoff{}); g.word.Load()&calls != 0; {
-		b.wait()
+	for b := (Backoff{}); g.word.Load()&calls != 0; {
+		b.Wait()
 	}
 }
 
@@ -117,8 +123,8 @@ func (g *Gate) Resume() (drained bool) {
 
 // Wait returns when the gate is not halted.
 func (g *Gate) Wait() {
-	for b := (backoff{}); g.word.Load()&halted != 0; {
-		b.wait()
+	for b := (Backoff{}); g.word.Load()&halted != 0; {
+		b.Wait()
 	}
 }
 
@@ -139,11 +145,12 @@ func (g *Gate) Diverted() bool { return g.word.Load()&diverted != 0 }
 // Renumber has the numbers begin anew, if they are used up. The caller has halted the gate.
 func (g *Gate) Renumber() bool { return g.word.And(aRecord-1)&full != 0 }
 
-// backoff waits a little, and longer each time. A halt is short unless the driver holds up
+// Backoff waits a little, and longer each time. A halt is short unless the driver holds up
 // a call; sleeping, and not a mutex, lets time pass in a testing/synctest bubble.
-type backoff struct{ n int }
+type Backoff struct{ n int }
 
-func (b *backoff) wait() {
+// Wait waits once.
+func (b *Backoff) Wait() {
 	if b.n++; b.n < 100 {
 		runtime.Gosched()
 		return

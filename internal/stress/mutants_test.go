@@ -49,8 +49,8 @@ var mutants = []mutant{
 		refsTests, "TestCount$",
 	}, {
 		"a halt waits for the calls under way", "internal/refs/gate.go",
-		"for b := (backoff{}); g.word.Load()&calls != 0; {",
-		"for b := (backoff{}); false; {",
+		"for b := (Backoff{}); g.word.Load()&calls != 0; {",
+		"for b := (Backoff{}); false; {",
 		stressTests, "TestHeldPairs/simulated/record_before.*capture$",
 	}, {
 		"those who halt wait for each other", "internal/refs/gate.go",
@@ -350,8 +350,8 @@ var mutants = []mutant{
 		stressTests, "TestHeldTurns/a_question_about",
 	}, {
 		"a capture and a wait for the device do not meet", "internal/native/capture.go",
-		"\ts.Dev.captures.begin.Lock() // see Device.BeginWait\n\tdefer s.Dev.captures.begin.Unlock()\n",
-		"",
+		"\tc.mu.Lock() // before s is halted: the driver may hold up recordAll\n\tc.streams.Add(1)\n\tc.mu.Unlock()\n",
+		"\tc.streams.Add(1)\n",
 		stressTests, "TestHeldPairs/simulated/capture_before_StreamBeginCapture,_wait_for_the_device",
 	},
 	{
@@ -368,23 +368,23 @@ var mutants = []mutant{
 	// Waits on the host.
 	{
 		"only a wait behind kernels or frees makes the driver's own", "internal/native/wait.go",
-		"if s.unflushed.Load() || s.kind == kindExternal {",
-		"if true {",
+		"} else if s.flushes.take() {",
+		"} else if s.flushes.taken.Add(1); true {",
 		stressTests, "TestHeldTurns/the_driver's_own_waits",
 	}, {
 		"a wait behind kernels makes the driver's own", "internal/native/work.go",
-		"\t\ts.flushLater()\n\t\ts.leave()",
+		"\t\ts.flushes.later()\n\t\ts.leave()",
 		"\t\ts.leave()",
 		stressTests, "TestHeldTurns/the_driver's_own_waits",
 	}, {
 		"a wait behind frees makes the driver's own", "internal/native/memory.go",
-		"\t\tm.home.flushLater()\n",
+		"\t\tm.home.flushes.later()\n",
 		"",
 		stressTests, "TestHeldTurns/the_driver's_own_waits",
 	}, {
 		"a wait that is given up leaves it to the next", "internal/native/wait.go",
-		"\t\tp.flush.Store(true)\n",
-		"",
+		"\t\tp.flush.left()\n",
+		"\t\tp.flush.made()\n",
 		stressTests, "TestHeldTurns/the_driver's_own_waits",
 	}, {
 		"an answer counts for those who certainly came before", "internal/wait/loop.go",

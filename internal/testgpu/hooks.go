@@ -53,14 +53,14 @@ func (g *Gate) Pass() {
 	}
 }
 
-// Close makes calls block until open is called.
+// Close makes calls block until open is called, which may be called again.
 func (g *Gate) Close() (open func()) {
 	c := make(chan struct{})
 	g.shut.Store(&c)
-	return func() {
+	return sync.OnceFunc(func() {
 		g.shut.Store(nil)
 		close(c)
-	}
+	})
 }
 
 // Valve stops queries of events on their way to the driver, or answers on their way back.
