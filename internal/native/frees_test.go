@@ -176,26 +176,3 @@ func TestOneFreeOfAHomeAtATime(t *testing.T) {
 	}
 	testgpu.NotReady(t, frees.Entered)
 }
-
-// An allocation that finds no memory waits for pending frees, but not for ever where the home
-// of one has a full queue.
-func TestOutOfMemoryBesideAFullQueue(t *testing.T) {
-	frees := testgpu.NewGate()
-	_, b := testgpu.Simulated(t, cudatest.Config{Memory: 64 << 20}, func(api *driver.API) {
-		bare := api.MemFreeAsync
-		api.MemFreeAsync = func(p driver.DevicePtr, s driver.Stream) driver.Result { frees.Pass(); return bare(p, s) }
-	})
-	home, user, other := testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil), testgpu.NewStream(t, b.Device(), nil)
-	buf, err := cuda.AllocAsync[uint8](home, 60<<20)
-	require.NoError(t, err)
-	require.NoError(t, user.WaitStream(home))
-	release := testgpu.Hold(t, user)
-	require.NoError(t, cuda.Fill(user, buf, 1))
-	open := frees.Close()
-	testgpu.ReleaseAtEnd(t, open)
-	require.NoError(t, buf.Close())
-	release()
-	<-frees.Entered
-	alloc := testgpu.Go(func() error { _, err := cuda.AllocAsync[uint8](other, 60<<20); return err })
-	require.ErrorIs(t, testgpu.Receive(t, alloc), driver.ErrorOutOfMemory)
-}
