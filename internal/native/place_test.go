@@ -190,7 +190,12 @@ func TestWaitsAcrossRenumber(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // until all are parked
 	releaseFirst()
 	for _, over := range first {
-		require.NoError(t, <-over)
+		select {
+		case err := <-over:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Fatal("a wait for a record that is done goes on")
+		}
 	}
 	select {
 	case err := <-last:

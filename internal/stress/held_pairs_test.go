@@ -148,7 +148,7 @@ func (p *pair) capture(s *cuda.Stream, f func() error) error {
 // and, where others wait for them that do not halt these, for whom.
 var pairDoors = []struct {
 	call, function, on string
-	begins             bool // a capture: those wait who call s, or begin or look for captures
+	begins             bool // a capture: those wait who call s
 	ends               bool // a capture: those wait who call s, and look what became of it
 }{
 	{call: "record", function: "EventRecord", on: "s"},
@@ -170,6 +170,7 @@ var pairDoors = []struct {
 	{call: "close the memory", function: "MemFreeAsync", on: "s"},
 	{call: "close the graph", function: "GraphExecDestroy"},
 	{call: "close the other stream", function: "StreamDestroy"},
+	{call: "wait for the device", function: "CtxRecordEvent"},
 	{call: "capture", function: "StreamBeginCapture", begins: true},
 	{call: "capture", function: "StreamEndCapture", ends: true},
 }
@@ -180,11 +181,13 @@ func (c *pairCall) waits(door int) bool {
 	callsS := strings.Contains(c.calls, "s")
 	switch {
 	case d.begins:
-		return callsS || c.halts != "" || c.name == "close the memory" || c.name == "wait for the device"
+		return callsS || strings.Contains(c.halts, "s") || c.name == "close the memory"
 	case d.ends && c.name == "capture": // it is refused at once: one capture of a stream at a time
 		return false
 	case d.ends:
 		return callsS || c.name == "wait" || c.name == "query" || c.name == "synchronize"
+	case d.function == "CtxRecordEvent": // captures wait for it, and one is made at a time
+		return c.halts != "" || c.name == "wait for the device"
 	case c.name == "launch a graph" && d.function == "GraphLaunch": // the driver wants one at a time
 		return true
 	}

@@ -104,8 +104,8 @@ var mutants = []mutant{
 		refsTests, "TestGateNumbers",
 	}, {
 		"numbers that are used up are told from others", "internal/native/stream_call.go",
-		"s.origin.Store(uint64(s.Dev.Driver.places.renew()))",
-		"_ = s.origin",
+		"s.origin.CompareAndSwap(origin, uint64(s.Dev.Driver.places.renew()))",
+		"_ = origin",
 		nativeTests, "TestRenumber",
 	},
 	// Marks.
@@ -221,12 +221,38 @@ var mutants = []mutant{
 		stressTests, "TestHeldTurns/a_record_that_a_use",
 	}, {
 		"a WaitStream's number is drawn before it", "internal/native/wait_stream.go",
-		"s.joined.note(other.placeOf(v.Number()))\n\t}\n\tother.leave()",
-		"s.joined.note(other.place() + 1)\n\t}\n\tother.leave()",
+		"p := other.placeOf(v.Number())",
+		"p := other.place() + 1",
 		stressTests, "TestHeldTurns/a_wait_for_a_stream",
+	},
+	{
+		"a stream that joins a capture of others has no places", "internal/native/wait_stream.go",
+		"p.serial() == 0 {\n\t\t\ts.follow()",
+		"false {\n\t\t\ts.follow()",
+		nativeTests, "ForeignCaptures",
+	}, {
+		"numbers that begin anew come after the others", "internal/native/stream_call.go",
+		"s.epoch += numbers + 1",
+		"s.epoch += 0",
+		nativeTests, "TestWaitsAcrossRenumber",
 	},
 	// Memory.
 	{
+		"memory is pending until it was freed", "internal/native/frees.go",
+		"err = f.m.giveBack() // without f.mu: it may call the user, see AfterFree\n\tf.m.Dev.frees.remove(f)",
+		"f.m.Dev.frees.remove(f)\n\terr = f.m.giveBack()",
+		nativeTests, "TestOneFreeOfAHomeAtATime",
+	}, {
+		"a use without an event counts", "internal/native/memory.go",
+		"\tu.mark = nil\n\tif err == nil {",
+		"\tif err == nil {",
+		nativeTests, "TestExternalUseWithoutAnEvent",
+	}, {
+		"a flush that another wait has taken counts", "internal/native/wait.go",
+		"if !f.due.Load() && f.taken.Load() == 0 {",
+		"if !f.due.Load() {",
+		nativeTests, "TestFlushThatAnotherWaitHasTaken",
+	}, {
 		"a use is noted after it was enqueued", "internal/native/work.go",
 		"\tr := s.work.MemcpyAsync(toAt, fromAt, bytes, s.Native)\n\tto.used(s)\n\tfrom.used(s)\n",
 		"\tto.used(s)\n\tfrom.used(s)\n\tr := s.work.MemcpyAsync(toAt, fromAt, bytes, s.Native)\n",
@@ -308,8 +334,8 @@ var mutants = []mutant{
 		stressTests, "TestHeldTurns/memory_that",
 	}, {
 		"records of a stream that others know are no places", "internal/native/stream.go",
-		"\t\ts.origin.Store(0)\n",
-		"",
+		"\tif s.kind != kindDefault {\n\t\ts.origin.Store(0)\n",
+		"\tif s.kind != kindDefault {\n",
 		nativeTests, "TestNoPlace",
 	},
 	// Captures.
@@ -352,7 +378,7 @@ var mutants = []mutant{
 		"a capture and a wait for the device do not meet", "internal/native/capture.go",
 		"\tc.mu.Lock() // before s is halted: the driver may hold up recordAll\n\tc.streams.Add(1)\n\tc.mu.Unlock()\n",
 		"\tc.streams.Add(1)\n",
-		stressTests, "TestHeldPairs/simulated/capture_before_StreamBeginCapture,_wait_for_the_device",
+		stressTests, "TestHeldPairs/simulated/wait_for_the_device_before_CtxRecordEvent,_capture",
 	},
 	{
 		"a capture of a blocking stream halts the default stream", "internal/native/capture.go",
