@@ -31,68 +31,55 @@ func (g *GPU) Check(t interface {
 // processes leak nothing.
 func (g *GPU) Problems() []string {
 	g.mu.Lock()
-	var found []problem
+	defer g.mu.Unlock()
+	var all []string
 	for _, p := range g.procs {
-		found = append(found, p.leaks()...)
-		for _, misuse := range p.misuses.list() {
-			found = append(found, problem{text: misuse})
-		}
-		for i := range found {
-			if f := &found[i]; f.of == nil {
-				f.of = p
+		list := append(p.leaks(), p.misuses.list()...)
+		for i, s := range list {
+			if p != g.main {
+				list[i] = fmt.Sprintf("process %d: %s", p.id.PID, s)
 			}
 		}
-	}
-	g.mu.Unlock()
-	var all []string
-	for _, f := range found {
-		switch { // without the mutex: the answer may have to wait for calls into the driver
-		case f.native != 0 && f.of.api.Retained.Has(f.native):
-		case f.of != g.main:
-			all = append(all, fmt.Sprintf("process %d: %s", f.of.id.PID, f.text))
-		default:
-			all = append(all, f.text)
-		}
+		all = append(all, list...)
 	}
 	return all
 }
 
-// problem is one of a process. If it is the leak of an object that a library may keep on
-// purpose, native is that object.
-type problem struct {
-	of     *Process
-	native uint64
-	text   string
-}
-
 // leaks lists what the process has not given back.
-func (p *Process) leaks() (list []problem) {
+func (p *Process) leaks() []string {
 	if p.dying {
 		return nil
 	}
-	leak := func(c *context, native uint64, made site, format string, args ...any) {
+	var list []string
+	leak := func(c *context, made site, format string, args ...any) {
 		where := ""
 		if c != nil {
 			where = fmt.Sprintf(" of device %d", c.ordinal)
 		}
-		list = append(list, problem{native: native, text: fmt.Sprintf("leaked: %s%s, made at %v", fmt.Sprintf(format, args...), where, made)})
+		list = append(list, fmt.Sprintf("leaked: %s%s, made at %v", fmt.Sprintf(format, args...), where, made))
 	}
 	for _, s := range sorted(p.streams) {
-		leak(s.ctx, 0, s.made, "stream %#x", s.handle)
+		leak(s.ctx, s.made, "stream %#x", s.handle)
 	}
 	for _, e := range sorted(p.events) {
-		leak(e.ctx, uint64(e.handle), e.made, "event %#x", e.handle)
+		if p.api.Retained.Has(uint64(e.handle)) {
+			continue
+		}
+		leak(e.ctx, e.made, "event %#x", e.handle)
 	}
 	for _, g := range sorted(p.graphs) {
-		leak(nil, 0, g.made, "graph %#x", g.handle)
+		leak(nil, g.made, "graph %#x", g.handle)
 	}
 	for _, x := range sorted(p.execs) {
-		leak(x.ctx, 0, x.made, "executable graph %#x", x.handle)
+		leak(x.ctx, x.made, "executable graph %#x", x.handle)
 	}
 	for _, m := range sorted(p.modules) {
-		leak(m.ctx, 0, m.made, "module %#x", m.handle)
+		leak(m.ctx, m.made, "module %#x", m.handle)
 	}
 	for _, b := range p.blocks {
+		if p.api.Retained.Has(b.base) {
+			continue
+		}
 		kind := "device memory"
 		switch {
 		case b.registered:
@@ -104,11 +91,11 @@ func (p *Process) leaks() (list []problem) {
 		case b.opened > 0:
 			kind = "opened memory"
 		}
-		leak(b.ctx, b.base, b.made, "%d bytes of %s at %#x", b.size, kind, b.base)
+		leak(b.ctx, b.made, "%d bytes of %s at %#x", b.size, kind, b.base)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.threads)) {
 		if n := len(p.threads[id].stack); n > 0 {
-			list = append(list, problem{text: fmt.Sprintf("leaked: on thread %d, %d contexts were pushed and not popped", id, n)})
+			list = append(list, fmt.Sprintf("leaked: on thread %d, %d contexts were pushed and not popped", id, n))
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // again makes the ring once more under the same name, and sends something. The
-// producer tries until the other end has released the one before.
+// producer and the consumer try until the other end has released the one before.
 func again(t *testing.T, d *duo) {
 	t.Helper()
 	ctx := within(t, 10*time.Second)
@@ -28,8 +29,11 @@ func again(t *testing.T, d *duo) {
 			time.Sleep(time.Millisecond)
 		}
 	})
-	c, err := NewConsumer[uint32](ctx, d.b.Session, d.b.drv, "r")
-	require.NoError(t, err)
+	var c *Consumer[uint32]
+	for err := errors.New("not tried"); err != nil; time.Sleep(time.Millisecond) {
+		c, err = NewConsumer[uint32](ctx, d.b.Session, d.b.drv, "r")
+		require.NoError(t, ctx.Err())
+	}
 	require.NoError(t, testgpu.Receive(t, made))
 	for n := range uint32(5) {
 		send(t, p, d.a.stream, n)

@@ -17,8 +17,10 @@ import (
 type staging struct {
 	mu     sync.Mutex
 	chunks []*chunk
-	lost   []*chunk // of which nobody can tell when they are free
-	given  given    // of calls that wait for a chunk; nil if there are none
+	given  given // of calls that wait for a chunk; nil if there are none
+	// made has the address of each chunk that was ever made. It has no part in mu, which is
+	// held in calls of the driver: a simulated one asks retains in turn.
+	made sync.Map
 }
 
 // chunk is a piece of staging memory, with one copy after the other.
@@ -145,15 +147,14 @@ func (d *Device) newChunk() (*chunk, error) {
 	if r != driver.Success {
 		return nil, r
 	}
+	d.staging.made.Store(uint64(uintptr(p)), nil)
 	return &chunk{at: driver.HostPtr(p), bytes: unsafe.Slice((*byte)(p), chunkSize)}, nil
 }
 
-// retains reports whether memory at an address exists on purpose.
+// retains reports whether memory at an address is a chunk.
 func (st *staging) retains(at uint64) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	is := func(c *chunk) bool { return uint64(uintptr(unsafe.Pointer(&c.bytes[0]))) == at }
-	return slices.ContainsFunc(st.chunks, is) || slices.ContainsFunc(st.lost, is)
+	_, made := st.made.Load(at)
+	return made
 }
 
 // stage enqueues a copy between c and memory, and records an event behind it.
@@ -179,12 +180,11 @@ func (s *Stream) stage(c *chunk, m *Memory, to, from driver.DevicePtr, n int) er
 	return nil
 }
 
-// lose gives a chunk up.
+// lose gives a chunk up: nobody can tell when it is free.
 func (st *staging) lose(c *chunk) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.chunks = slices.DeleteFunc(st.chunks, func(o *chunk) bool { return o == c })
-	st.lost = append(st.lost, c)
 }
 
 // CopyFromSlice copies src to memory at an address, in the order of s. It returns when the
