@@ -10,8 +10,8 @@ import (
 )
 
 // Buffer is device memory for a number of elements, or a part of such memory
-// (see [Buffer.Range] and [View]). Any number of goroutines may share it; the
-// order of what they do with it is the streams' matter.
+// (see [Buffer.Range] and [View]). Any number of goroutines may share it; only streams and
+// events order what they do with it.
 type Buffer[T Element] struct {
 	m    *native.Memory
 	at   driver.DevicePtr
@@ -141,8 +141,8 @@ func View[U, T Element](b *Buffer[T]) (*Buffer[U], error) {
 	return &Buffer[U]{m: b.m, at: b.at, n: int(b.bytes() / size), part: true}, nil
 }
 
-// RecordStream notes that work on s uses the buffer which this package did not
-// enqueue: kernels of other libraries, or calls of the driver's own functions.
+// RecordStream notes that work on s, which this package did not enqueue, uses the
+// buffer: kernels of other libraries, or calls of the driver's own functions.
 // Call it after that work was enqueued. Then the memory is not given back before
 // s is done with that work.
 func (b *Buffer[T]) RecordStream(s *Stream) error { return recordStream(b, s) }
@@ -154,7 +154,8 @@ func (b *Buffer[T]) RecordStream(s *Stream) error { return recordStream(b, s) }
 // allocations on the same home frees it then, or the library in the background.
 //
 // For memory of [Alloc] Close blocks until the device is idle (cuMemFree), and streams
-// of other devices have done their uses. In a graph the memory is kept until the graph
+// of other devices have done their uses; a call on another goroutine that Close overtakes
+// does so in its place. In a graph the memory is kept until the graph
 // is closed. Closing again, and closing a range or a view, is nil and does nothing.
 func (b *Buffer[T]) Close() error {
 	if b == nil || b.m == nil || b.part {

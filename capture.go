@@ -19,10 +19,10 @@ import (
 // is possible: it fails with [ErrCapturing]. Copies from and to Go slices and
 // AllocAsync on them fail so too.
 //
-// Captures are in the driver's relaxed mode. What its stricter modes forbid to threads,
-// goroutines being on none in particular, the library refuses by itself where it matters:
-// for the streams and events of the capture. Any number of goroutines may use those; their
-// calls take turns, because the driver crashes otherwise. A call that has begun when the
+// Captures are in the driver's relaxed mode, as the stricter modes look at threads. The
+// library itself refuses what a capture would not survive, for its streams and events. Any
+// number of goroutines may use those; their calls take turns, because the driver crashes
+// otherwise. A call that has begun when the
 // capture begins or ends is wholly outside it or wholly inside, and Capture waits for
 // calls under way on s before it begins. Calls on other streams and events are not affected.
 //
@@ -76,12 +76,12 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 // node of the graph and is called once in each launch of it.
 //
 // f runs on a thread of the driver, which runs all host functions of the process
-// one at a time. It must be short, and must not wait for work on the device, nor
-// enqueue any but records of events, nor allocate or free: the driver refuses
-// most of that, and the effect of the others is undefined. A panic in f is caught and goes to [Driver.OnCleanupError]. It must not call
+// one at a time. It must be short, and must not wait for work on the device, allocate, free, or
+// enqueue anything but records of events: the driver refuses
+// most of that, and the effect of the rest is undefined. A panic in f is caught and goes to [Driver.OnCleanupError]. It must not call
 // runtime.Goexit, as a test's FailNow does: the thread is not Go's.
 //
-// The stream stands still from the end of the work before until f has returned and
+// The stream is blocked from the end of the work before until f has returned and
 // the driver has noticed. To learn that work is done, wait with SynchronizeContext
 // or take Done, which cost the device nothing.
 func (s *Stream) LaunchHostFunc(f func(error)) error {

@@ -42,9 +42,9 @@
 //
 // The calls that enqueue, such as Record, Wait, Copy and the launch of a
 // [PreparedKernel], return at once, allocate nothing and wait for no lock of this
-// package's. The exceptions: a Record of an event that is new, was recorded on another
-// stream or is being waited for on the host takes another native event; the first use
-// of memory on a stream that is not its home is noted; and calls on the streams of a
+// package's. There are exceptions: Record takes another native event if the Event is new, was
+// last recorded on another stream or is being waited for on the host; the first use of memory
+// on a stream that is not its home takes a lock; and calls on the streams of a
 // capture take turns. If the driver holds up a call, because the stream's queue is
 // full (after about 1,000 operations), it holds up only calls that use that stream.
 //
@@ -56,16 +56,15 @@
 //
 // Streams, events and buffers are closed by Close, which is safe at any time,
 // also while other goroutines use the object: calls inside the driver finish
-// first, later ones fail with [ErrClosed], and so do calls on an event that its Close
-// overtakes. What is forgotten is closed by the garbage collector and counted in
+// first, later ones fail with [ErrClosed]. A call on an event that runs at the same time as
+// its Close may fail so too. What is forgotten is closed by the garbage collector and counted in
 // [Stats].Forgotten; pinned host memory is the exception, see [HostBuffer].
 //
 // The library notes which streams use which memory. A buffer can be closed while
 // the device still works with it: its memory is given to nobody else before that
-// work is done. For memory of [AllocAsync] neither Close nor any stream waits: it is
-// in use until the other streams have done what they had been given when it was
-// closed. What the driver makes of freeing plain and pinned memory is said at the
-// Close methods.
+// work is done. For memory of [AllocAsync] neither Close nor any stream waits: it stays
+// allocated until other streams that have used it have done the work that they had been given
+// when it was closed. See the Close methods for what it costs to free plain and pinned memory.
 //
 // # Between processes
 //

@@ -13,35 +13,37 @@ import (
 // or the same code as for something else. They are in [Error.Err]; test for
 // them with errors.Is.
 var (
-	// ErrClosed: the stream, event, buffer, module or graph has been closed.
+	// ErrClosed means that the stream, event, buffer, module or graph has been closed.
 	ErrClosed = native.ErrClosed
-	// ErrNotTimed: an elapsed time was asked of an event made without timing.
+	// ErrNotTimed means that an elapsed time was asked of an event made without timing.
 	ErrNotTimed = native.ErrNotTimed
-	// ErrNotRecorded: an elapsed time was asked of an event that no stream has recorded.
+	// ErrNotRecorded means that an elapsed time was asked of an event that no stream has
+	// recorded.
 	ErrNotRecorded = native.ErrNotRecorded
-	// ErrNotCompleted: an elapsed time was asked of an event that has not completed.
+	// ErrNotCompleted means that an elapsed time was asked of an event that has not completed.
 	ErrNotCompleted = native.ErrNotCompleted
-	// ErrDeviceMismatch: two things that must be of one device are of two.
+	// ErrDeviceMismatch means that two objects that must be of one device are of two.
 	ErrDeviceMismatch = native.ErrDeviceMismatch
-	// ErrNotInterprocess: an event made without EventOptions.Interprocess, or memory
-	// that is not of [Alloc], was to be shared with other processes.
+	// ErrNotInterprocess means that the event was made without EventOptions.Interprocess, or
+	// that the memory is not of [Alloc], so that other processes cannot share it.
 	ErrNotInterprocess = native.ErrNoInterprocess
-	// ErrPeerGone: the process at the other end has died, or has left without a word.
-	// What it had not finished will never be.
+	// ErrPeerGone means that the other process is gone. Work that it had not finished will
+	// never complete.
 	ErrPeerGone = native.ErrPeerGone
-	// ErrUnreachable: a token comes from another machine, from before this one was
+	// ErrUnreachable means that a token comes from another machine, from before this one was
 	// started, or from another PID namespace.
 	ErrUnreachable = errors.New("not of a process that can be reached from here")
-	// ErrCaptured: the event was last recorded in a capture and says nothing outside it.
+	// ErrCaptured means that the event was last recorded in a capture, and can be used only
+	// there until it is recorded outside.
 	ErrCaptured = native.ErrCaptured
-	// ErrCapturing: what was asked would wait for a stream that is being captured
-	// into a graph, or cannot be captured itself.
+	// ErrCapturing means that the call would wait for a stream that is being captured, or
+	// cannot be part of a capture.
 	ErrCapturing = native.ErrCapturing
-	// ErrNoDevice: the driver is there, but no device is.
+	// ErrNoDevice means that the driver was found, but no device.
 	ErrNoDevice = native.ErrNoDevice
-	// ErrInvalid: an argument is nil, out of range or of the wrong size.
+	// ErrInvalid means that an argument is nil, out of range or of the wrong size.
 	ErrInvalid = native.ErrInvalid
-	// ErrDeviceLost: an earlier failure on the device, a kernel's fault for
+	// ErrDeviceLost means that an earlier failure on the device, a kernel's fault for
 	// example, has left it unusable for this process; only a new process helps.
 	// Errors whose Code is sticky match it.
 	ErrDeviceLost = errors.New("the device is lost to this process")

@@ -18,7 +18,7 @@ import (
 // exported, or, an external one, waited for in a capture; until then the Event has
 // no device and its handle is 0. An Event must not be copied. Any number of goroutines may share it.
 //
-// Only Synchronize and SynchronizeContext wait.
+// Only Synchronize, SynchronizeContext and WaitAlive block the host.
 type Event struct {
 	native native.Event
 }
@@ -28,15 +28,15 @@ type Event struct {
 type EventOptions struct {
 	// Timing makes the event usable for [Event.ElapsedTime]. Recording costs more.
 	Timing bool
-	// Blocking makes waits on the host sleep from the start, instead of asking the
-	// driver in a loop at first: less load, later by some tens of microseconds. It
-	// changes nothing for streams.
+	// Blocking makes waits on the host sleep from the start, instead of polling at first.
+	// That takes less of a processor, and some tens of microseconds more. It changes
+	// nothing for streams.
 	Blocking bool
-	// Interprocess makes the event usable for [Event.IPCHandle]. It excludes
-	// Timing, and records in a capture ([ErrCapturing]).
+	// Interprocess makes the event usable for [Event.IPCHandle]. It cannot be combined with
+	// Timing, and the event cannot be recorded in a capture ([ErrCapturing]).
 	Interprocess bool
-	// External makes recording and waiting inside a stream capture nodes of the
-	// graph, which act at each replay, instead of orders within the capture.
+	// External makes records and waits inside a stream capture nodes of the graph, which
+	// act at each launch, instead of edges between nodes.
 	External bool
 	// Device is the device that the event is for: where it is made if it is
 	// exported before it was ever recorded, and whose streams alone may record it.
@@ -69,8 +69,9 @@ func (e *Event) Device() *Device {
 }
 
 // Handle returns the native CUevent, 0 before it was made. Other libraries can
-// use it for as long as e is open and reachable. They may record it too, so that
-// from now on each wait for it on the host asks the driver by itself.
+// use it for as long as e is open and reachable. They may record it too, so each wait for it
+// on the host polls the driver by itself from now on. Handle waits for a Record that is under
+// way on another stream.
 func (e *Event) Handle() driver.Event {
 	if e == nil {
 		return 0
@@ -82,7 +83,7 @@ func (e *Event) Handle() driver.Event {
 // enqueued on s before has (cuEventRecord). It returns at once. Recording again
 // moves the mark; waits that began before, on streams and on the host, keep to the
 // earlier one. (Of an event that others can record too, because it is
-// interprocess or external or they have its Handle, those on the host move along.)
+// interprocess or external or they have its Handle, waits on the host follow later records.)
 //
 // The first Record makes the event on s's device. Later only streams of that
 // device may record it, others get [ErrDeviceMismatch].
@@ -145,12 +146,12 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 	return d, nil
 }
 
-// Close gives the event up. It does not wait; streams that wait for the event still
+// Close releases the event. It does not wait. Streams that wait for the event still
 // do, and waits on the host end with [ErrClosed]. Afterwards every method that can
 // fail fails with [ErrClosed]; closing again is nil.
 //
-// A call that Close overtakes on another goroutine answers [ErrClosed] too, though the
-// stream may have been given the record or the wait by then.
+// A call that runs on another goroutine at the same time may fail with [ErrClosed] too, though
+// its record or wait was enqueued.
 //
 // The native event is kept for the next Event that needs one. That of an interprocess or
 // external event, one whose Handle was asked for, and one that was last recorded in a

@@ -48,7 +48,7 @@ func (g *Graph) Nodes() (int, error) {
 }
 
 // Instantiate makes an executable graph of g (cuGraphInstantiate), which must be
-// closed. g may be closed before it. It takes the longer the more nodes there are:
+// closed. g may be closed before it. The time grows with the number of nodes:
 // do it once, and launch often.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "graph instantiate"

@@ -36,8 +36,8 @@ type HostOptions struct {
 
 // AllocHost allocates pinned host memory for n elements of type T, usable by
 // all devices of d's driver (cuMemHostAlloc). Its contents are undefined. A nil
-// opts means the defaults. It takes the longer the more memory it is, and much
-// longer than [AllocAsync].
+// opts means the defaults. The time grows with the size, and is much
+// longer than that of [AllocAsync].
 func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], error) {
 	const op = "host buffer alloc"
 	bytes, err := sizeOf[T](op, d, n)
@@ -67,7 +67,7 @@ func AllocHost[T Element](d *Device, n int, opts *HostOptions) (*HostBuffer[T], 
 // not a slice made by make, since the garbage collector knows nothing of the
 // device. Linux does not pin shared mappings of files on a disk: there, map
 // privately, or take a file in memory (memfd_create, /dev/shm). Close unpins it
-// and frees nothing. Pinning takes the longer the more memory it is.
+// and frees nothing. The time grows with the size.
 func RegisterHost[T Element](d *Device, memory []T) (*HostBuffer[T], error) {
 	const op = "host memory register"
 	bytes, err := sizeOf[T](op, d, len(memory))

@@ -13,14 +13,14 @@ import (
 )
 
 // OpenOptions say how something of another process is opened by its handle. The zero value
-// is for a handle of which nothing else is known, and for all of an allocation.
+// says nothing of the exporter, and opens all of an allocation.
 type OpenOptions struct {
 	// Exporter is the process that has made what the handle stands for, found with
 	// [Driver.FindProcess]. The exporter of an event is watched: if it dies before the event
 	// is done, waits on the host and queries end with [ErrPeerGone]. If it is this process,
 	// the handle gives the same event or memory again.
 	Exporter driver.Process
-	// Closed, unless nil, is called once when this import is over: it was closed, no call
+	// Closed, unless nil, is called once when this import has ended: it was closed, no call
 	// and no graph uses it any more and, of memory, the work is done that this package has
 	// enqueued with it or was told of by [Buffer.RecordStream]; for that Close waits. It
 	// is the time to tell the exporter, which can free it when all are over. Streams may still

@@ -31,7 +31,7 @@ type LaunchConfig struct {
 }
 
 // Grid1D returns the shape for at least n threads in blocks of block threads: the
-// last block may have threads beyond n, which the kernel must send away.
+// last block may have threads beyond n, for which the kernel must check.
 func Grid1D(n, block int) LaunchConfig {
 	c := LaunchConfig{Block: Dim3{X: block}}
 	if n > 0 && block > 0 {
@@ -87,8 +87,8 @@ func (c *LaunchConfig) problem() string {
 //   - *Buffer and *HostBuffer for pointers. The kernel gets the address, and the
 //     memory is kept as for a copy: closed before the kernel is done, it is given
 //     back afterwards. For a null pointer give driver.DevicePtr(0).
-//   - driver.DevicePtr for any other address that the device can use. Nobody looks
-//     after its memory.
+//   - driver.DevicePtr for any other address that the device can use. Its memory
+//     is not tracked.
 //   - structs and arrays of all these, exported fields or not. Go and C lay them
 //     out alike, but for complex numbers in structs, which are an error.
 //
@@ -97,7 +97,7 @@ func (c *LaunchConfig) problem() string {
 // takes; there, a wrong argument gives the kernel wrong values, and one that is
 // missing zeros.
 //
-// What a kernel does with an address is its own affair. One that is not the
+// What a kernel does with an address is not checked. One that is not the
 // device's, such as that of another device's buffer without access to it
 // ([Device.EnablePeerAccess]), makes the kernel fail with
 // driver.ErrorIllegalAddress, and the device is lost to the process.

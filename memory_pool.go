@@ -115,8 +115,8 @@ func (p *MemoryPool) ResetHigh() error {
 }
 
 // Trim gives unused memory back to the system, until the pool has no more than
-// keep bytes or all that it has is in use (cuMemPoolTrimTo). Memory whose release
-// the device has not come to is in use.
+// keep bytes or all that it has is in use (cuMemPoolTrimTo). Memory whose free
+// the device has not reached yet is in use.
 func (p *MemoryPool) Trim(keep uint64) error {
 	const op = "memory pool trim"
 	if err := p.usable(op); err != nil {

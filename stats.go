@@ -11,7 +11,7 @@ type Stats struct {
 	Modules         int
 	Graphs          int // executable ones too
 	// Forgotten counts the objects that the garbage collector had to close since
-	// the driver was opened, but for adopted streams, of which nothing is lost. It
+	// the driver was opened, except external streams, which have nothing to free. It
 	// should stay 0.
 	Forgotten int
 }

@@ -14,7 +14,7 @@ import (
 //
 // Streams are made by [Device.NewStream], taken over from elsewhere by
 // [Device.ExternalStream], or the device's [Device.DefaultStream]. Make them
-// once and reuse them: making one costs some microseconds, using one nothing.
+// once and reuse them: making one takes some microseconds.
 //
 // Except for Synchronize and SynchronizeContext no method waits for the device. But
 // the driver blocks a call that enqueues when the stream's queue is full, after some
@@ -34,8 +34,8 @@ type Stream struct {
 // StreamOptions say how a stream is made. The zero value is the recommended one.
 type StreamOptions struct {
 	// Priority: 0 is the lowest, negative is higher. Outside the device's range
-	// it is clamped. Waiting blocks of a higher stream start first; running ones
-	// are not stopped.
+	// it is clamped. Thread blocks of a stream with a higher priority start first; those
+	// that run are not stopped.
 	Priority int
 	// SyncWithDefault makes the stream and the default stream wait for each
 	// other implicitly, as CUDA's legacy streams do.
@@ -78,7 +78,7 @@ func (d *Device) newStream(n *native.Stream) *Stream {
 // crash the process. A stream that is not of the device's primary context is
 // an error.
 //
-// A wrapper of a stream that this library made is another stream to it: a
+// A wrapper of a stream that this library made is an independent Stream: a
 // capture of the one does not keep calls on the other out of the graph.
 func (d *Device) ExternalStream(handle driver.Stream) (*Stream, error) {
 	const op = "external stream"
@@ -121,7 +121,9 @@ func (s *Stream) Device() *Device {
 // Handle returns the native CUstream, 0 for a default stream. Other libraries
 // can use it for as long as s is open and reachable. They may capture it: so from now on
 // closed memory of [AllocAsync] that s has used is freed when s is done with it, even if
-// the memory's home has waited for s.
+// the memory's home has waited for s. The library does not see what others record in such
+// a capture: [Event.Query] and waits on the host for an event that was recorded on s
+// meanwhile end the capture.
 func (s *Stream) Handle() driver.Stream {
 	if !s.usable() {
 		return 0
@@ -221,7 +223,7 @@ func (s *Stream) Query() (bool, error) {
 
 // WaitStream makes the work enqueued on s from now on wait for all work that
 // was enqueued on other before the call (cuEventRecord, cuStreamWaitEvent). It
-// returns at once. The streams may be of two devices. Waiting for oneself does
+// returns at once. The streams may be of two devices. For s itself it does
 // nothing.
 func (s *Stream) WaitStream(other *Stream) error {
 	if !s.usable() || !other.usable() {
@@ -266,8 +268,8 @@ func nilStream(op string) error { return invalid(op, "the stream is nil") }
 
 // WaitValue makes the work enqueued on s from now on wait until the first element of
 // word has reached value (cuStreamWaitValue32): until int32(*word-value) >= 0, so that
-// a counter may wrap around. It returns at once. Whoever can write to word ends the
-// wait: another stream by [Stream.WriteValue], a kernel, and, if it is pinned host
+// a counter may wrap around. It returns at once. The wait ends when word is written: by
+// another stream with [Stream.WriteValue], a kernel, and, if it is pinned host
 // memory, the CPU by atomic.StoreUint32, of this process or of another one that shares
 // the memory. Nothing else ends it; until then waits for s on the host do not end
 // either, and calls that enqueue on s, or on a stream that shares hardware with it, may

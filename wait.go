@@ -46,7 +46,7 @@ func (d *Device) begin() (native.Pending, error) {
 func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Background()) }
 
 // SynchronizeContext waits until the work that the event marks is done, or ctx
-// is. It asks the driver in a loop for 0.3 ms (cuEventQuery) and holds no
+// has ended. It asks the driver in a loop for 0.3 ms (cuEventQuery) and holds no
 // thread afterwards, so any number of goroutines can wait. When ctx ends first the
 // error matches ctx.Err(), and the work on the device goes on. If the event is
 // closed, the wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost].
@@ -70,8 +70,8 @@ func (e *Event) SynchronizeContext(ctx context.Context) error {
 //	case <-ctx.Done():
 //	}
 //
-// Behind it is no goroutine, and a caller that no longer wants the value may
-// forget the channel. For an event that was never recorded the value is there at
+// It takes no goroutine, and a caller that no longer wants the value may drop the
+// channel. For an event that was never recorded the value is there at
 // once. Closing the event delivers [ErrClosed].
 func (e *Event) Done() <-chan error { return done("event wait", e) }
 
@@ -80,7 +80,7 @@ func (e *Event) Done() <-chan error { return done("event wait", e) }
 func (s *Stream) Synchronize() error { return s.SynchronizeContext(context.Background()) }
 
 // SynchronizeContext waits until all work enqueued on s before the call is
-// done, or ctx is. Unless s is idle (cuStreamQuery) it records an event on it and
+// done, or ctx has ended. Unless s is idle (cuStreamQuery) it records an event on it and
 // waits for that, as [Event.SynchronizeContext] does. When ctx ends first the
 // error matches ctx.Err(), and the work on the device goes on. If s is closed, the
 // wait ends with [ErrClosed]; if the device fails, with [ErrDeviceLost]. Afterwards
@@ -157,7 +157,7 @@ func done(op string, w Waitable) <-chan error {
 	return done
 }
 
-// WaitAll waits until all of work is done, or ctx is. What must be done is settled
+// WaitAll waits until all of work is done, or ctx has ended. What must be done is settled
 // when it is called: the last records of the events, and all that the streams and
 // devices have been given by then. It holds no thread while it waits. The first
 // failure ends it, and the error says whose it was. With no arguments it returns nil.
@@ -166,7 +166,7 @@ func WaitAll(ctx context.Context, work ...Waitable) error {
 	return err
 }
 
-// WaitAny waits until one of work is done, or ctx is, and returns its index. What
+// WaitAny waits until one of work is done, or ctx has ended, and returns its index. What
 // must be done is settled when it is called, as by [WaitAll]. It holds no thread
 // while it waits. If the wait for one of them fails first, its index and the error
 // are returned; -1 if ctx ended first.
@@ -215,10 +215,9 @@ func (o over) Poll() (bool, error)        { return false, o.err }
 func (over) Place() (any, uint64, uint64) { return nil, 0, 0 }
 
 // WaitAlive makes what is enqueued on s from now on come after the event, as
-// [Event.Wait] does, but never by a wait on the device that another process's death
-// would make endless: for an event of another process it waits on the host, until the
-// event is done, or its process is gone ([ErrPeerGone]), or ctx is. For an event of
-// this process it is Wait. s cannot be capturing ([ErrCapturing]): a wait on the host
+// [Event.Wait] does. But for an event of another process it blocks the host, until the
+// event is done, its process is gone ([ErrPeerGone]) or ctx has ended, as a wait on the
+// device would never end if that process died. For an event of this process it is Wait. s cannot be capturing ([ErrCapturing]): a wait on the host
 // puts nothing into a graph.
 func (e *Event) WaitAlive(ctx context.Context, s *Stream) error {
 	const op = "stream wait event"

@@ -17,7 +17,7 @@ type Mark struct {
 	n     *nativeEvent
 	event driver.Event
 	dev   *Device
-	on    *Stream // nil: not a stream's alone
+	on    *Stream // nil if several streams may record it, or if it is of a device
 	// state counts the waits on the host, and has the flags below.
 	state atomic.Uint64
 	// first is the place of the last record, and last the number that its stream had come to
