@@ -67,8 +67,8 @@ func within(importPath, root string) bool {
 }
 
 // The packages of this module, and what each may import beside the standard library:
-// packages of this module, named from its root, and purego. What a package reaches
-// follows from that, and who may import it: only the packages that this table says import it.
+// packages of this module, named from its root, and purego. A package may be imported only by
+// those that list it here.
 var arrows = map[string][]string{
 	// Package cuda and what it is made of. The root is "".
 	"":                {"driver", "loader", "internal/native", "internal/kargs", "internal/image", "internal/wait"},

@@ -57,8 +57,8 @@
 // Streams, events and buffers are closed by Close, which is safe at any time,
 // also while other goroutines use the object: calls inside the driver finish
 // first, later ones fail with [ErrClosed]. A call on an event that runs at the same time as
-// its Close may fail so too. What is forgotten is closed by the garbage collector and counted in
-// [Stats].Forgotten; pinned host memory is the exception, see [HostBuffer].
+// its Close may fail so too. Objects that were never closed are closed by the garbage
+// collector and counted in [Stats].Forgotten; pinned host memory is the exception, see [HostBuffer].
 //
 // The library notes which streams use which memory. A buffer can be closed while
 // the device still works with it: its memory is given to nobody else before that

@@ -4,8 +4,8 @@ package driver
 
 import "unsafe"
 
-// wrap replaces the functions of a, but for those that are nil or called in no scope, by
-// closures that call them in s.
+// wrap replaces each function of a by a closure that calls it in s, except those that are
+// nil and those that need no scope.
 func (a *API) wrap(s scope) {
 	if f := a.DeviceGetCount; f != nil {
 		a.DeviceGetCount = func() (r0 int32, r Result) {

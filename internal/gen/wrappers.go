@@ -12,7 +12,7 @@ import (
 func wrappers(functions []function) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header + "package driver\n\nimport \"unsafe\"\n\n")
-	b.WriteString("// wrap replaces the functions of a, but for those that are nil or called in no scope, by\n// closures that call them in s.\n")
+	b.WriteString("// wrap replaces each function of a by a closure that calls it in s, except those that are\n// nil and those that need no scope.\n")
 	b.WriteString("func (a *API) wrap(s scope) {\n")
 	for _, f := range functions {
 		if !f.Unscoped {
