@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecuda/cuda"
 	"github.com/purecuda/cuda/cudatest"
+	"github.com/purecuda/cuda/internal/testgpu"
 )
 
 // heldDevice is a simulated device before whose driver calls can be held up.
@@ -25,30 +26,27 @@ func newHeldDevice(t testing.TB, c cudatest.Config) *heldDevice {
 	t.Helper()
 	b := &heldDevice{gpu: cudatest.New(c)}
 	api := *b.gpu.API()
-	v := reflect.ValueOf(&api).Elem()
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if field.Type.Kind() != reflect.Func || field.Name == "Sleep" || field.Tag.Get("scope") == "none" || v.Field(i).IsNil() {
-			continue
+	testgpu.Wrap(&api, func(function reflect.StructField, args []reflect.Value, call func() []reflect.Value) []reflect.Value {
+		if testgpu.OfThread(function) {
+			return call()
 		}
-		bare := reflect.ValueOf(v.Field(i).Interface())
-		v.Field(i).Set(reflect.MakeFunc(field.Type, func(args []reflect.Value) []reflect.Value {
-			if hold := b.hold.Load(); hold != nil {
-				(*hold)(field.Name, false, args)
-			}
-			results := bare.Call(args)
-			if hold := b.hold.Load(); hold != nil {
-				(*hold)(field.Name, true, args)
-			}
-			return results
-		}))
-	}
+		b.pass(function.Name, false, args)
+		results := call()
+		b.pass(function.Name, true, args)
+		return results
+	})
 	drv, err := cuda.OpenDriver(&api)
 	require.NoError(t, err)
 	b.Device, err = drv.OpenDevice(0)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.hold.Store(nil) })
 	return b
+}
+
+func (b *heldDevice) pass(function string, after bool, args []reflect.Value) {
+	if hold := b.hold.Load(); hold != nil {
+		(*hold)(function, after, args)
+	}
 }
 
 // holdNext holds up the next call of a function, before it does anything or before it returns.

@@ -62,20 +62,20 @@ var endsCases = map[string]struct {
 func heldIn(t *testing.T, b *testgpu.Backend) (own *testgpu.Backend, to, back map[string]*testgpu.Hook) {
 	to, back = map[string]*testgpu.Hook{}, map[string]*testgpu.Hook{}
 	own, _ = testgpu.Counted(t, b, func(api *driver.API) {
-		table := reflect.ValueOf(api).Elem()
 		api.Fused = nil
 		for _, name := range []string{"MemsetD32Async", "MemcpyAsync", "LaunchHostFunc", "EventRecord", "EventRecordWithFlags",
 			"StreamWaitEvent", "StreamQuery", "MemAllocFromPoolAsync"} {
-			f := table.FieldByName(name)
-			bare, going, coming := reflect.ValueOf(f.Interface()), new(testgpu.Hook), new(testgpu.Hook)
-			to[name], back[name] = going, coming
-			f.Set(reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
-				going.Run()
-				results := bare.Call(args)
-				coming.Run()
-				return results
-			}))
+			to[name], back[name] = new(testgpu.Hook), new(testgpu.Hook)
 		}
+		testgpu.Wrap(api, func(function reflect.StructField, _ []reflect.Value, call func() []reflect.Value) []reflect.Value {
+			if to[function.Name] == nil {
+				return call()
+			}
+			to[function.Name].Run()
+			results := call()
+			back[function.Name].Run()
+			return results
+		})
 	})
 	return own, to, back
 }

@@ -67,20 +67,15 @@ func newHeld(t *testing.T, bare *driver.API) *held {
 // wrap has all calls of the table pass by b.hold, but for those that only concern the
 // calling thread.
 func (b *held) wrap(api *driver.API) {
-	v := reflect.ValueOf(api).Elem()
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if field.Type.Kind() != reflect.Func || field.Name == "Sleep" || field.Tag.Get("scope") == "none" || v.Field(i).IsNil() {
-			continue
+	testgpu.Wrap(api, func(function reflect.StructField, _ []reflect.Value, call func() []reflect.Value) []reflect.Value {
+		if testgpu.OfThread(function) {
+			return call()
 		}
-		bare := reflect.ValueOf(v.Field(i).Interface())
-		v.Field(i).Set(reflect.MakeFunc(field.Type, func(args []reflect.Value) []reflect.Value {
-			b.pass(field.Name, false)
-			results := bare.Call(args)
-			b.pass(field.Name, true)
-			return results
-		}))
-	}
+		b.pass(function.Name, false)
+		results := call()
+		b.pass(function.Name, true)
+		return results
+	})
 }
 
 func (b *held) pass(function string, after bool) {

@@ -24,20 +24,12 @@ func Counted(t testing.TB, b *Backend, change func(*driver.API)) (*Backend, *Cou
 		if change != nil {
 			change(api)
 		}
-		table := reflect.ValueOf(api).Elem()
-		for i := range table.NumField() {
-			f := table.Field(i)
-			if f.Kind() != reflect.Func || f.IsNil() {
-				continue
-			}
-			name, bare := table.Type().Field(i).Name, reflect.ValueOf(f.Interface())
-			f.Set(reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
-				c.mu.Lock()
-				c.calls[name]++
-				c.mu.Unlock()
-				return bare.Call(args)
-			}))
-		}
+		Wrap(api, func(function reflect.StructField, _ []reflect.Value, call func() []reflect.Value) []reflect.Value {
+			c.mu.Lock()
+			c.calls[function.Name]++
+			c.mu.Unlock()
+			return call()
+		})
 	}), c
 }
 
