@@ -118,11 +118,11 @@ func (k *Capture) End() (*Graph, error) {
 	k.ended = true
 	k.events = nil
 	for _, s := range k.streams {
-		s.capture.Store(nil)
-		s.Dev.captures.streams.Add(-1)
 		if s.gate.Restore() {
 			defer s.release()
 		}
+		s.capture.Store(nil) // not earlier: then another capture can divert the gate
+		s.Dev.captures.streams.Add(-1)
 	}
 	k.mu.Unlock()
 	for _, s := range k.streams {
