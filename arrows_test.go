@@ -83,11 +83,13 @@ var arrows = map[string][]string{
 	"internal/image":  {"driver"},
 
 	// What is built on it, or beside it.
-	"ipc":               {"", "driver", "internal/proc"},
-	"cudatest":          {"driver", "internal/kernels"},
-	"driver/drivertest": {"driver", "internal/kernels"},
-	"internal/kernels":  {},
-	"internal/bench":    {"", "driver", "internal/kernels"},
+	"ipc":                {"", "driver", "internal/proc"},
+	"cudatest":           {"driver", "internal/kernels", "internal/order"},
+	"cudatest/simulated": {"", "cudatest"},
+	"driver/drivertest":  {"driver", "internal/kernels"},
+	"internal/kernels":   {},
+	"internal/order":     {},
+	"internal/bench":     {"", "driver", "internal/kernels"},
 
 	// Programs.
 	"cmd/purecuda":           {"", "driver", "cudatest", "internal/bench", "internal/kernels"},

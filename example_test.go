@@ -277,42 +277,6 @@ func Example_recordWaitChain() {
 	// Output: [9 9 9]
 }
 
-// Two streams are unordered unless they are made so. The first program below
-// reads x on one stream while another has yet to write it. On a GPU it would
-// often seem to work; here the write is held back, so that it always fails.
-func Example_missingWait() {
-	gpu, dev := simulated()
-	def := dev.DefaultStream()
-	s := must(dev.NewStream(nil))
-	defer s.Close()
-	x := must(cuda.Alloc[int32](dev, 3))
-	defer x.Close()
-	host := must(cuda.AllocHost[int32](dev, 3, nil))
-	defer host.Close()
-	check(cuda.Fill(def, x, -1)) // what x holds before
-	check(dev.Synchronize())
-
-	// Wrong: nothing orders the copy after the fill.
-	release := gpu.Hold(def)
-	check(cuda.Fill(def, x, 42))
-	check(cuda.Copy(s, host, x))
-	check(s.Synchronize())
-	fmt.Println("without a wait:", host.Slice())
-	release()
-
-	// Right: s waits for the default stream.
-	release = gpu.Hold(def)
-	check(cuda.Fill(def, x, 43))
-	check(s.WaitStream(def))
-	check(cuda.Copy(s, host, x))
-	release()
-	check(s.Synchronize())
-	fmt.Println("with the wait:", host.Slice())
-	// Output:
-	// without a wait: [-1 -1 -1]
-	// with the wait: [43 43 43]
-}
-
 // A pinned buffer is ordinary memory to the host, as a slice.
 func ExampleCopy() {
 	_, dev := simulated()

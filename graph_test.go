@@ -59,6 +59,7 @@ func TestGraphCloseRaces(t *testing.T) {
 	for range 100 {
 		buf, err := cuda.AllocAsync[uint32](s, 1000)
 		require.NoError(t, err)
+		require.NoError(t, other.WaitStream(s))
 		g, err := s.Capture(func() error { return cuda.Copy(s, p.Out, buf) })
 		require.NoError(t, err)
 		x, err := g.Instantiate()

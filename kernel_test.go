@@ -29,6 +29,7 @@ func TestLaunchRacesClose(t *testing.T) {
 		require.NoError(t, err)
 		x, err := cuda.AllocAsync[uint32](d.DefaultStream(), 1)
 		require.NoError(t, err)
+		require.NoError(t, s.WaitStream(d.DefaultStream()))
 		k := testgpu.Kernel(t, m, "purecuda_fill")
 		p, err := k.Prepare(x, uint64(1), uint32(1))
 		require.NoError(t, err)

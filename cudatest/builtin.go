@@ -32,24 +32,9 @@ func builtins(conf *Config) map[string]Kernel {
 	}
 }
 
-// elements returns the first n elements at p, all of which the kernel touches.
-// An address with no element to touch is not looked at.
-func elements[T any](l *Launch, p driver.DevicePtr, n uint64) []T {
-	if n == 0 {
-		return nil
-	}
-	all := MemoryAt[T](l, p)
-	if n > uint64(len(all)) {
-		l.Fail(driver.ErrorIllegalAddress)
-	}
-	return all[:n]
-}
-
-func pointer(l *Launch, i int) driver.DevicePtr { return Arg[driver.DevicePtr](l, i) }
-
 func fillKernel(l *Launch) {
 	value := Arg[uint32](l, 2)
-	dst := elements[uint32](l, pointer(l, 0), Arg[uint64](l, 1))
+	dst := Elements[uint32](l, 0, Arg[uint64](l, 1))
 	for i := range dst {
 		dst[i] = value
 	}
@@ -57,7 +42,7 @@ func fillKernel(l *Launch) {
 
 func addKernel(l *Launch) {
 	n := Arg[uint64](l, 3)
-	dst, a, b := elements[float32](l, pointer(l, 0), n), elements[float32](l, pointer(l, 1), n), elements[float32](l, pointer(l, 2), n)
+	dst, a, b := Elements[float32](l, 0, n), Elements[float32](l, 1, n), Elements[float32](l, 2, n)
 	for i := range dst {
 		dst[i] = a[i] + b[i]
 	}
@@ -72,7 +57,7 @@ type affineArgs struct {
 
 func affineKernel(l *Launch) {
 	p := Arg[affineArgs](l, 0)
-	dst, src := elements[float32](l, p.Dst, p.N), elements[float32](l, p.Src, p.N)
+	dst, src := ElementsAt[float32](l, p.Dst, p.N), ElementsAt[float32](l, p.Src, p.N)
 	for i := range dst {
 		dst[i] = p.Scale*src[i] + p.Offset
 	}
@@ -80,9 +65,9 @@ func affineKernel(l *Launch) {
 
 func checkKernel(l *Launch) {
 	want := Arg[uint32](l, 2)
-	for _, v := range elements[uint32](l, pointer(l, 0), Arg[uint64](l, 1)) {
+	for _, v := range Elements[uint32](l, 0, Arg[uint64](l, 1)) {
 		if v != want {
-			elements[uint32](l, pointer(l, 3), 1)[0]++
+			Atomics[uint32](l, 3, 1)[0]++
 		}
 	}
 }
@@ -106,8 +91,8 @@ func matmulKernel(l *Launch) {
 		panic("purecuda_matmul takes blocks of 256 threads")
 	}
 	m, n, k := matmulSize(l)
-	c := elements[float32](l, pointer(l, 0), m*n)
-	a, b := elements[float32](l, pointer(l, 1), m*k), elements[float32](l, pointer(l, 2), k*n)
+	c := Elements[float32](l, 0, m*n)
+	a, b := Elements[float32](l, 1, m*k), Elements[float32](l, 2, k*n)
 	columns := min(n, uint64(l.Grid[0])*matmulTile)
 	for row := range min(m, uint64(l.Grid[1])*matmulTile) {
 		out := c[row*n:][:columns]
@@ -128,8 +113,8 @@ func rendezvousKernel(l *Launch) {
 		panic("purecuda_rendezvous needs a cooperative launch")
 	}
 	blocks := uint64(l.Grid[0])
-	elements[uint32](l, pointer(l, 0), 1)[0] += uint32(l.Blocks())
-	for i, arrived := 0, elements[uint32](l, pointer(l, 1), blocks); i < len(arrived); i++ {
+	Atomics[uint32](l, 0, 1)[0] += uint32(l.Blocks())
+	for i, arrived := 0, Elements[uint32](l, 1, blocks); i < len(arrived); i++ {
 		arrived[i] = 1
 	}
 }

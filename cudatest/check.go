@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 )
 
 // Check reports, by t.Errorf, what the processes on the machine did wrong: see
@@ -24,7 +21,9 @@ func (g *GPU) Check(t interface {
 	}
 }
 
-// Problems lists the streams, events, graphs, executable graphs, modules and
+// Problems lists the races so far: pairs of operations that are done and have used the same
+// memory, at least one of them to write it, with nothing that orders them, however the
+// two have run. It also lists the streams, events, graphs, executable graphs, modules and
 // memory that exist now and the contexts that are still pushed, because at a test's end they were leaked, and
 // all misuse so far: calls with unknown or destroyed handles, without a current
 // context, on the wrong device, or with addresses outside allocations. Killed
@@ -32,7 +31,10 @@ func (g *GPU) Check(t interface {
 func (g *GPU) Problems() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var all []string
+	if _, inside := g.clock(); inside {
+		g.advance()
+	}
+	all := slices.Clone(g.races)
 	for _, p := range g.procs {
 		list := append(p.leaks(), p.misuses.list()...)
 		for i, s := range list {
@@ -165,36 +167,3 @@ func (p *Process) badHandle(fn, kind string, h, base, step, last uint64) {
 		p.misuse(fn, "no %s ever had the handle %#x", kind, h)
 	}
 }
-
-// site is where a call came from: the return addresses on its stack.
-type site [12]uintptr
-
-// caller returns the call into the table that is being served.
-func caller() (s site) {
-	runtime.Callers(3, s[:])
-	return s
-}
-
-// String names the nearest line outside this module's packages, or in a test. A wrapper of
-// the table may call by reflection.
-func (s site) String() string {
-	frames := runtime.CallersFrames(s[:slices.Index(append(s[:], 0), 0)])
-	nearest := "an unknown place"
-	for first := true; ; first = false {
-		f, more := frames.Next()
-		at := fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
-		if first {
-			nearest = at
-		}
-		inside := strings.HasPrefix(f.Function, modulePath) || strings.HasPrefix(f.Function, "reflect.")
-		if !inside || strings.HasSuffix(f.File, "_test.go") {
-			return at
-		}
-		if !more {
-			return nearest
-		}
-	}
-}
-
-// modulePath is the beginning of the names of this module's functions.
-const modulePath = "github.com/purecuda/cuda"

@@ -35,6 +35,10 @@ type Config struct {
 	// Copies between them work.
 	NoPeerAccess bool
 
+	// AllowRaces makes [GPU.Problems] say nothing of races: of operations that use the
+	// same memory, at least one to write it, with nothing that orders them.
+	AllowRaces bool
+
 	// HostBandwidth is how many bytes per second a copy between host and device
 	// moves; zero means 50e9.
 	HostBandwidth float64

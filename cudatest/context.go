@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // context is the primary context of a device in a process. A context that is
@@ -17,6 +18,8 @@ type context struct {
 	legacy  *stream
 	streams map[*stream]struct{} // those created and not destroyed
 	orphans []orphan             // work that destroyed streams left
+	gone    order.Point          // after all that destroyed streams did
+	left    order.Point          // and those that synchronised with the default stream
 
 	calling bool // a host function runs
 
@@ -78,7 +81,7 @@ func (p *Process) primary(ordinal int) *context {
 			faultAt: never,
 		}
 		p.gpu.streams++
-		c.legacy = &stream{ctx: c, id: p.gpu.streams, legacy: true}
+		c.legacy = &stream{ctx: c, id: p.gpu.streams, legacy: true, sequence: p.gpu.order.NewSequence()}
 		p.contexts[ordinal] = c
 	}
 	return c
@@ -111,6 +114,7 @@ func (p *Process) devicePrimaryCtxRelease(d driver.Device) driver.Result {
 	}
 	// Its streams, events and memory stay listed: they were leaked.
 	c.destroyed = true
+	c.legacy.sequence.Retire()
 	p.gpu.broadcast()
 	if c.fault == driver.Success {
 		p.contexts[d] = nil // a broken context stays: see devicePrimaryCtxRetain
@@ -197,20 +201,38 @@ func (p *Process) ctxRecordEvent(ch driver.Context, h driver.Event) driver.Resul
 	}
 	switch {
 	case len(ops) > 1 || e.timing():
-		e.recorded(g.submit(&op{ctx: c}, ops...))
+		e.recorded(g.submit(&op{ctx: c}, ops...), c.end())
 		g.rouse()
 	case len(ops) == 1:
-		e.recorded(ops[0])
+		e.recorded(ops[0], c.end())
 	default:
-		e.recorded(nil)
+		e.recorded(nil, c.end())
 	}
 	return driver.Success
 }
 
 // drain blocks until all work that is in the context now is done.
 func (c *context) drain() {
+	at := c.end()
 	for _, o := range c.work() {
 		c.proc.gpu.await(c, o)
+	}
+	c.hostWaited(at)
+}
+
+// end returns the point in the order after all that is in the context now.
+func (c *context) end() order.Point {
+	points := []order.Point{c.legacy.sequence.Last(), c.gone}
+	for s := range c.streams {
+		points = append(points, s.sequence.Last())
+	}
+	return order.Merge(points...)
+}
+
+// hostWaited is called when await has returned for what is before at.
+func (c *context) hostWaited(at order.Point) {
+	if _, inside := c.proc.gpu.clock(); inside && c.fault == driver.Success && !c.proc.dying {
+		c.proc.gpu.order.HostWaited(at)
 	}
 }
 

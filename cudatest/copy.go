@@ -7,12 +7,19 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // end is one end of a copy.
 type end struct {
 	data  []byte
 	block *block // nil for pageable host memory
+	from  uint64 // where in the block
+}
+
+// part returns n bytes of e from an offset on.
+func (e end) part(offset, n uint64) end {
+	return end{e.data[offset : offset+n : offset+n], e.block, e.from + offset}
 }
 
 // device returns the device on which the memory is, nil for host memory.
@@ -29,7 +36,10 @@ func (e end) host() bool { return e.block != nil && e.block.host }
 // end finds n bytes at a unified address.
 func (p *Process) end(addr driver.DevicePtr, n uint64) (end, bool) {
 	data, b := p.bytes(addr, n)
-	return end{data, b}, data != nil
+	if b == nil {
+		return end{}, false
+	}
+	return end{data, b, uint64(addr) - b.base}, true
 }
 
 // hostEnd finds n bytes of host memory, pinned or not.
@@ -62,12 +72,24 @@ func (p *Process) copies(s *stream, dst, src end) driver.Result {
 		from = append([]byte(nil), from...)
 	}
 	d := p.gpu.moves(uint64(len(from)), dst, src)
-	o := &op{what: "memcpy", dur: int64(d), effect: func() { copy(to, from) }, visible: dst.host()}
+	uses := []use{src.use(order.Read), dst.use(order.Write)}
+	o := &op{
+		what: "memcpy",
+		task: s.task("copy"),
+		dur:  int64(d),
+		effect: func() []use {
+			copy(to, from)
+			return uses
+		},
+		visible: dst.host(),
+	}
 	r := s.enqueue(o)
 	if r != driver.Success || dst.block != nil || s.capture != nil {
 		return r
 	}
+	at := s.sequence.Last() // not of o, which may be done
 	p.gpu.await(s.ctx, o)
+	s.ctx.hostWaited(at)
 	return s.ctx.answer()
 }
 
@@ -212,10 +234,15 @@ func (p *Process) memset(fn string, dst driver.DevicePtr, pattern []byte, n uint
 		return driver.ErrorInvalidValue
 	}
 	conf := &p.gpu.conf
+	uses := []use{to.use(order.Write)}
 	return s.enqueue(&op{
-		what:    "memset",
-		dur:     int64(conf.moving(n*size, conf.DeviceBandwidth)),
-		effect:  func() { fill(to.data, pattern) },
+		what: "memset",
+		task: s.task("fill"),
+		dur:  int64(conf.moving(n*size, conf.DeviceBandwidth)),
+		effect: func() []use {
+			fill(to.data, pattern)
+			return uses
+		},
 		visible: to.host(),
 	})
 }
@@ -233,13 +260,13 @@ func (p *Process) memsetD32Async(dst driver.DevicePtr, value uint32, n uint64, h
 }
 
 // wordAt finds the aligned word at addr.
-func (p *Process) wordAt(fn string, addr driver.DevicePtr) (w *uint32, host bool) {
+func (p *Process) wordAt(fn string, addr driver.DevicePtr) (end, bool) {
 	at, ok := p.end(addr, 4)
-	if addr%4 != 0 || !ok || at.block != nil && at.block.chunk != nil {
+	if addr%4 != 0 || !ok || at.block.chunk != nil {
 		p.misuse(fn, "no aligned word at %#x, or one of a memory pool", addr)
-		return nil, false
+		return end{}, false
 	}
-	return word32(at.data), at.host()
+	return at, true
 }
 
 func (p *Process) streamWaitValue32(h driver.Stream, addr driver.DevicePtr, value, flags uint32) driver.Result {
@@ -250,11 +277,11 @@ func (p *Process) streamWaitValue32(h driver.Stream, addr driver.DevicePtr, valu
 	if r != driver.Success {
 		return r
 	}
-	w, _ := p.wordAt("StreamWaitValue32", addr)
-	if w == nil || flags > driver.StreamWaitValueNOR {
+	at, ok := p.wordAt("StreamWaitValue32", addr)
+	if !ok || flags > driver.StreamWaitValueNOR {
 		return driver.ErrorInvalidValue
 	}
-	return s.enqueue(&op{kind: valueOp, word: w, value: value, flags: flags})
+	return s.enqueue(&op{kind: valueOp, word: word32(at.data), waits: at.use(order.Read), value: value, flags: flags})
 }
 
 func (p *Process) streamWriteValue32(h driver.Stream, addr driver.DevicePtr, value, flags uint32) driver.Result {
@@ -265,9 +292,17 @@ func (p *Process) streamWriteValue32(h driver.Stream, addr driver.DevicePtr, val
 	if r != driver.Success {
 		return r
 	}
-	w, host := p.wordAt("StreamWriteValue32", addr)
-	if w == nil || flags != 0 {
+	at, ok := p.wordAt("StreamWriteValue32", addr)
+	if !ok || flags != 0 {
 		return driver.ErrorInvalidValue
 	}
-	return s.enqueue(&op{effect: func() { atomic.StoreUint32(w, value) }, visible: host})
+	w, uses := word32(at.data), []use{at.use(order.Atomic)}
+	return s.enqueue(&op{
+		task: s.task("WriteValue"),
+		effect: func() []use {
+			atomic.StoreUint32(w, value)
+			return uses
+		},
+		visible: at.host(),
+	})
 }

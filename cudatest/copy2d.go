@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // memcpy2DAsync takes unified addresses only: what the library passes.
@@ -33,13 +34,16 @@ func (p *Process) memcpy2DAsync(c driver.Memcpy2D, h driver.Stream) driver.Resul
 		return driver.ErrorInvalidValue
 	}
 	width := c.WidthInBytes
+	uses := append(from.rows(c.Height, c.SrcPitch, width, order.Read), to.rows(c.Height, c.DstPitch, width, order.Write)...)
 	return s.enqueue(&op{
 		what: "memcpy",
+		task: s.task("copy"),
 		dur:  int64(p.gpu.moves(c.Height*width, to, from)),
-		effect: func() {
+		effect: func() []use {
 			for row := range c.Height {
 				copy(to.data[row*c.DstPitch:][:width], from.data[row*c.SrcPitch:][:width])
 			}
+			return uses
 		},
 		visible: to.host(),
 	})
@@ -62,4 +66,15 @@ func (p *Process) rectangle(base driver.DevicePtr, x, y, pitch, width, height ui
 		return end{}, false
 	}
 	return p.end(driver.DevicePtr(at), rows+width)
+}
+
+// rows describes the bytes of e's rows, each of width bytes, which begin pitch bytes apart.
+func (e end) rows(height, pitch, width uint64, kind order.Kind) (uses []use) {
+	if pitch == width {
+		return []use{e.use(kind)}
+	}
+	for row := range height {
+		uses = append(uses, e.part(row*pitch, width).use(kind))
+	}
+	return uses
 }

@@ -3,6 +3,8 @@
 //	gpu := cudatest.New(cudatest.Config{})
 //	drv, err := cuda.OpenDriver(gpu.API())
 //
+// For a test with one device, package cudatest/simulated does that and more in one line.
+//
 // The simulation stands below package cuda, in place of NVIDIA's driver, so a
 // test on it runs the real library: it makes real streams and events and gets
 // the driver's own answers, the codes for misuse included. Stream order, events,
@@ -32,10 +34,17 @@
 // # Memory
 //
 // Device memory is memory of the test with addresses that the CPU cannot
-// follow. Copies and sets really move bytes, at the moment they finish, so a
-// missing wait reads stale data and a test can see it. Fresh memory holds
-// [Poison]. Pinned host memory is ordinary memory: where a program reads it
-// without having waited for the stream that writes it, the race detector says so.
+// follow. Copies and sets really move bytes, at the moment they finish. Fresh
+// memory holds [Poison].
+//
+// # Races
+//
+// Operations that use the same memory, at least one of them to write it, must be
+// ordered: by a stream, an event, a wait of the host and so on. [GPU.Check] reports
+// the pairs that are not, with both lines, however the two have run: a forgotten wait
+// is found each time, also where the result was right. Not seen is what the CPU
+// does to pinned memory. Go's race detector sees that where no call of the driver is
+// in between.
 //
 // # Kernels and host functions
 //
@@ -60,7 +69,7 @@
 //
 // # Strictness
 //
-// [GPU.Check] reports what was leaked and every misuse with the line it came
+// [GPU.Check] also reports what was leaked and every misuse with the line it came
 // from. Where the real driver may crash, such as on the use of a destroyed
 // handle, the simulation answers INVALID_HANDLE. It tracks which context is
 // current on which OS thread, so a call that runs on the wrong one answers

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // event is an event of a context.
@@ -21,6 +22,7 @@ type event struct {
 type record struct {
 	set     bool // recorded at all
 	op      *op  // done when the event is; nil if it was at once
+	at      order.Point
 	timed   bool
 	capture *capture // in which it was recorded
 	nodes   []*node  // and where in it
@@ -149,9 +151,11 @@ func (p *Process) eventRecordWithFlags(h driver.Event, sh driver.Stream, flags u
 	}
 	if e.timing() {
 		s.submit(&op{dur: int64(tick)})
-		e.recorded(s.tail)
+		e.recorded(s.tail, s.sequence.Last())
 	} else {
-		e.recorded(s.point())
+		o := s.point()
+		s.follow()
+		e.recorded(o, s.sequence.Last())
 	}
 	return driver.Success
 }
@@ -165,10 +169,10 @@ func (e *event) hangs() bool {
 	return e.op.pending() && e.op.stuck && e.flags&driver.EventInterprocess != 0
 }
 
-// recorded makes e stand for the end of o, outside any capture; of nil if it is
-// done already.
-func (e *event) recorded(o *op) {
-	e.set, e.op, e.timed, e.capture, e.nodes = true, o, e.timing(), nil, nil
+// recorded makes e stand for the end of o, outside any capture, of nil if it is
+// done already; and for the point at in the order.
+func (e *event) recorded(o *op, at order.Point) {
+	e.set, e.op, e.at, e.timed, e.capture, e.nodes = true, o, at, e.timing(), nil, nil
 	e.stir()
 }
 
@@ -215,8 +219,11 @@ func (p *Process) streamWaitEvent(sh driver.Stream, h driver.Event, flags uint32
 			return driver.ErrorStreamCaptureUnsupported
 		}
 		return driver.ErrorStreamCaptureIsolation
-	case !e.op.pending() || e.op == s.tail:
-		return driver.Success
+	}
+	s.follow()
+	s.sequence.Join(e.at)
+	if !s.legacy && !s.blocking() && (!e.op.pending() || e.op == s.tail) {
+		return driver.Success // else it is work, which others may have to wait for
 	}
 	var buf [4]*op
 	if len(s.before(buf[:0])) == 0 {
@@ -253,10 +260,14 @@ func (p *Process) eventQuery(h driver.Event) driver.Result {
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
 	e, r := p.look("EventQuery", h)
-	if r == driver.Success && e.op.pending() {
+	switch {
+	case r != driver.Success:
+		return r
+	case e.op.pending():
 		return driver.ErrorNotReady
 	}
-	return r
+	p.gpu.order.HostWaited(e.at)
+	return driver.Success
 }
 
 func (p *Process) eventSynchronize(h driver.Event) driver.Result {
@@ -267,7 +278,9 @@ func (p *Process) eventSynchronize(h driver.Event) driver.Result {
 	if r != driver.Success {
 		return r
 	}
+	at := e.at
 	p.gpu.await(e.ctx, e.op)
+	e.ctx.hostWaited(at)
 	return e.ctx.answer()
 }
 
@@ -302,6 +315,8 @@ func (p *Process) eventElapsedTime(start, end driver.Event) (ms float32, r drive
 	case a.op.pending() || b.op.pending():
 		return 0, driver.ErrorNotReady
 	}
+	p.gpu.order.HostWaited(a.at)
+	p.gpu.order.HostWaited(b.at)
 	return float32(float64(between(a.op, b.op)) / 1e6), driver.Success
 }
 

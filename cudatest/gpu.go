@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // GPU is a machine with simulated GPUs and their driver, as the processes on it
@@ -37,6 +38,9 @@ type GPU struct {
 	ipc     uint64
 	exports map[uint64]any // *event or *block, by the number in their IPC handles
 	kernels map[string]Kernel
+	order   order.Tracker
+	races   []string
+	raced   map[[2]string]bool // where, of those in races
 }
 
 // device is a simulated device, which the processes share.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // graphExec is an executable graph.
@@ -12,7 +13,10 @@ type graphExec struct {
 	handle driver.GraphExec
 	graph  *graph // as it was instantiated or updated last; it may be destroyed
 	last   *op    // the end of the last launch or upload, after which the next begins
+	at     order.Point
 	made   site
+
+	branches []*order.Sequence // for nodes that may run at the same time
 }
 
 const (
@@ -78,6 +82,9 @@ func (p *Process) graphExecDestroy(h driver.GraphExec) driver.Result {
 		return driver.ErrorStreamCaptureUnsupported
 	}
 	delete(p.execs, h)
+	for _, b := range x.branches {
+		b.Retire()
+	}
 	return r
 }
 
@@ -153,8 +160,9 @@ func (p *Process) graphUpload(xh driver.GraphExec, sh driver.Stream) driver.Resu
 	if r != driver.Success {
 		return r
 	}
+	s.sequence.Join(x.at)
 	s.submit(&op{}, x.last)
-	x.last = s.tail
+	x.last, x.at = s.tail, s.sequence.Last()
 	return driver.Success
 }
 
@@ -166,27 +174,37 @@ func (p *Process) graphLaunch(xh driver.GraphExec, sh driver.Stream) driver.Resu
 	if r != driver.Success {
 		return r
 	}
+	s.sequence.Join(x.at)
 	s.submit(&op{}, x.last)
-	ops := p.gpu.launch(x.graph, s.tail)
+	ops := x.launch(s)
 	s.submit(&op{}, ops...)
-	x.last = s.tail
+	x.last, x.at = s.tail, s.sequence.Last()
 	for _, o := range ops {
 		if o.ctx != s.ctx { // another device is as busy with it as with a stream's work
 			o.ctx.adopt(&stream{flags: driver.StreamNonBlocking, tail: o})
+			o.ctx.gone = order.Merge(o.ctx.gone, x.at)
 		}
 	}
 	return driver.Success
 }
 
-// launch puts the nodes of g on the timeline, after start, and returns what
-// became of each.
-func (t *timeline) launch(g *graph, start *op) []*op {
-	ops := make([]*op, len(g.nodes))
-	made := make(map[*node]*op, len(g.nodes))
-	for i, n := range g.nodes {
+// launch puts the nodes of x on the timeline, after all that is in s, and returns what
+// became of each. In the order, s comes after them then.
+func (x *graphExec) launch(s *stream) []*op {
+	g := s.ctx.proc.gpu
+	launched := caller()
+	start, begin := s.tail, s.sequence.Last()
+	ops := make([]*op, len(x.graph.nodes))
+	made := make(map[*node]*op, len(ops))
+	points := make(map[*node]order.Point, len(ops))
+	branches := newBranches(x, s)
+	for i, n := range x.graph.nodes {
 		preds := []*op{start}
+		branch := branches.of(n)
+		branch.Join(begin)
 		for _, a := range n.after {
 			preds = append(preds, made[a])
+			branch.Join(points[a])
 		}
 		o := &op{}
 		switch {
@@ -199,15 +217,48 @@ func (t *timeline) launch(g *graph, start *op) []*op {
 			}
 		case n.wait != nil:
 			preds = append(preds, n.wait.op)
+			branch.Join(n.wait.at)
 		default:
 			o = n.op.anew()
+			o.task = o.task.inGraph(s, &launched)
 		}
-		o.ctx = n.ctx
-		t.submit(o, preds...)
+		o.ctx, o.at = n.ctx, branch.Next()
+		points[n] = o.at
+		g.submit(o, preds...)
 		if n.record != nil {
-			n.record.recorded(o)
+			n.record.recorded(o, points[n])
 		}
 		ops[i], made[n] = o, o
 	}
+	for _, p := range points {
+		s.sequence.Join(p)
+	}
 	return ops
+}
+
+// branches shares the nodes of a launch out among sequences: that of the stream, and those of
+// the executable graph. Nodes of one sequence come one after the other.
+type branches struct {
+	exec      *graphExec
+	sequences []*order.Sequence
+	last      []*node // in each of them
+}
+
+func newBranches(x *graphExec, s *stream) *branches {
+	all := append([]*order.Sequence{s.sequence}, x.branches...)
+	return &branches{exec: x, sequences: all, last: make([]*node, len(all))}
+}
+
+// of returns the sequence of n, whose predecessors have theirs.
+func (b *branches) of(n *node) *order.Sequence {
+	for i, last := range b.last {
+		if last == nil || slices.Contains(n.after, last) {
+			b.last[i] = n
+			return b.sequences[i]
+		}
+	}
+	s := b.exec.ctx.proc.gpu.order.NewSequence()
+	b.exec.branches = append(b.exec.branches, s)
+	b.sequences, b.last = append(b.sequences, s), append(b.last, n)
+	return s
 }

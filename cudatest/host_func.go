@@ -56,6 +56,7 @@ func (g *GPU) call(o *op) {
 	g.mu.Lock()
 	ended := p.dying
 	p.hosts[id] = true
+	g.order.HostWaited(o.at) // the function may let other goroutines go on
 	g.mu.Unlock()
 	defer func() { // also where the function ends the goroutine
 		g.mu.Lock()

@@ -120,7 +120,7 @@ func (p *Process) ipcOpenMemHandle(ipc driver.IPCMemHandle, flags uint32) (drive
 			return driver.DevicePtr(b.base), driver.Success
 		}
 	}
-	b := &block{ctx: c, size: from.size, data: from.data, opened: 1, mem: from.mem, made: caller()}
+	b := &block{ctx: c, size: from.size, data: from.data, opened: 1, mem: from.mem, history: from.history, made: caller()}
 	b.mem.refs++
 	p.place(b)
 	return driver.DevicePtr(b.base), driver.Success

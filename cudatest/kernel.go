@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // Kernel is what a kernel does on a simulated GPU: Go functions that stand for
@@ -73,6 +74,7 @@ type Launch struct {
 	args    []byte
 	targets []target // memory that the arguments point to
 	running bool
+	touched touches
 	made    site
 }
 
@@ -123,17 +125,68 @@ func Memory[T any](l *Launch, i int) []T {
 
 // MemoryAt is [Memory] for a pointer that is in a struct, or in memory.
 func MemoryAt[T any](l *Launch, p driver.DevicePtr) []T {
-	var v T
-	size, align := unsafe.Sizeof(v), unsafe.Alignof(v)
-	plain(v, reflect.TypeFor[T]())
-	data := l.memory(p)
-	if uintptr(p)%align != 0 {
-		l.Fail(driver.ErrorMisalignedAddress)
-	}
-	if uintptr(len(data)) < size {
+	m := memoryAt[T](l, p)
+	n := uint64(len(m.data)) / sizeOf[T]()
+	if n == 0 {
 		l.Fail(driver.ErrorIllegalAddress)
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
+	if !m.host() { // the rest of pinned memory may be the CPU's
+		l.touch(m, order.Write)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.data))), n)
+}
+
+// Elements returns the first n elements of the memory to which argument i points, which
+// must be in one allocation, else Run ends as with [Memory]. A kernel that uses it says
+// what it touches: a race with what lies behind is not reported, and one in pinned memory is.
+// No elements are nil, whatever the argument.
+func Elements[T any](l *Launch, i int, n uint64) []T {
+	return ElementsAt[T](l, Arg[driver.DevicePtr](l, i), n)
+}
+
+// ElementsAt is [Elements] for a pointer that is in a struct, or in memory.
+func ElementsAt[T any](l *Launch, p driver.DevicePtr, n uint64) []T {
+	return elements[T](l, p, n, order.Write)
+}
+
+// Atomics is [Elements] for memory that the kernel accesses by atomic operations only: others
+// may do so at the same time, and the CPU may watch it in pinned memory.
+func Atomics[T any](l *Launch, i int, n uint64) []T {
+	return AtomicsAt[T](l, Arg[driver.DevicePtr](l, i), n)
+}
+
+// AtomicsAt is [Atomics] for a pointer that is in a struct, or in memory.
+func AtomicsAt[T any](l *Launch, p driver.DevicePtr, n uint64) []T {
+	return elements[T](l, p, n, order.Atomic)
+}
+
+func elements[T any](l *Launch, p driver.DevicePtr, n uint64, kind order.Kind) []T {
+	if n == 0 {
+		return nil
+	}
+	m := memoryAt[T](l, p)
+	if n > uint64(len(m.data))/sizeOf[T]() {
+		l.Fail(driver.ErrorIllegalAddress)
+	}
+	m = m.part(0, n*sizeOf[T]())
+	l.touch(m, kind)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.data))), n)
+}
+
+// memoryAt returns the memory from p to the end of its allocation.
+func memoryAt[T any](l *Launch, p driver.DevicePtr) end {
+	var v T
+	plain(v, reflect.TypeFor[T]())
+	m := l.memory(p)
+	if uintptr(p)%unsafe.Alignof(v) != 0 {
+		l.Fail(driver.ErrorMisalignedAddress)
+	}
+	return m
+}
+
+func sizeOf[T any]() uint64 {
+	var v T
+	return uint64(unsafe.Sizeof(v))
 }
 
 // Fail ends Run and breaks the context with a code, which should be a sticky one
@@ -150,7 +203,7 @@ type kernelFault driver.Result
 
 // memory returns the memory from p to the end of its allocation, if the kernel
 // may access it.
-func (l *Launch) memory(p driver.DevicePtr) []byte {
+func (l *Launch) memory(p driver.DevicePtr) end {
 	if !l.running {
 		panic("cudatest: a kernel's memory is there only while its Run runs")
 	}
@@ -159,7 +212,8 @@ func (l *Launch) memory(p driver.DevicePtr) []byte {
 	if b == nil || !c.proc.reaches(c, b) {
 		l.Fail(driver.ErrorIllegalAddress)
 	}
-	return data[uint64(p)-b.base:]
+	from := uint64(p) - b.base
+	return end{data[from:], b, from}
 }
 
 // find returns the allocation in which addr is, with its bytes.

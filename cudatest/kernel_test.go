@@ -101,18 +101,18 @@ func TestKernelFaults(t *testing.T) {
 		problem string
 	}{
 		"nil":           {func(l *Launch) { MemoryAt[byte](l, 0) }, driver.ErrorIllegalAddress, ""},
-		"the end":       {func(l *Launch) { MemoryAt[byte](l, pointer(l, 0)+64) }, driver.ErrorIllegalAddress, ""},
-		"too near it":   {func(l *Launch) { MemoryAt[uint64](l, pointer(l, 0)+60) }, driver.ErrorMisalignedAddress, ""},
-		"no room":       {func(l *Launch) { MemoryAt[[9]uint64](l, pointer(l, 0)) }, driver.ErrorIllegalAddress, ""},
-		"misaligned":    {func(l *Launch) { MemoryAt[uint32](l, pointer(l, 0)+2) }, driver.ErrorMisalignedAddress, ""},
+		"the end":       {func(l *Launch) { MemoryAt[byte](l, Arg[driver.DevicePtr](l, 0)+64) }, driver.ErrorIllegalAddress, ""},
+		"too near it":   {func(l *Launch) { MemoryAt[uint64](l, Arg[driver.DevicePtr](l, 0)+60) }, driver.ErrorMisalignedAddress, ""},
+		"no room":       {func(l *Launch) { MemoryAt[[9]uint64](l, Arg[driver.DevicePtr](l, 0)) }, driver.ErrorIllegalAddress, ""},
+		"misaligned":    {func(l *Launch) { MemoryAt[uint32](l, Arg[driver.DevicePtr](l, 0)+2) }, driver.ErrorMisalignedAddress, ""},
 		"other device":  {func(l *Launch) { Memory[byte](l, 1) }, driver.ErrorIllegalAddress, ""},
 		"a failure":     {func(l *Launch) { l.Fail(driver.ErrorAssert) }, driver.ErrorAssert, ""},
 		"a panic":       {func(l *Launch) { panic("oops") }, driver.ErrorLaunchFailed, "misuse: kernel k, launched at kernel_test.go:"},
 		"its end":       {func(l *Launch) { runtime.Goexit() }, driver.ErrorLaunchFailed, "Run ended its goroutine"},
 		"a wrong size":  {func(l *Launch) { Arg[uint32](l, 0) }, driver.ErrorLaunchFailed, "argument 0 of k has 8 bytes, and uint32 has 4"},
-		"a Go pointer":  {func(l *Launch) { MemoryAt[struct{ p [2]*int }](l, pointer(l, 0)) }, driver.ErrorLaunchFailed, "because of *int"},
+		"a Go pointer":  {func(l *Launch) { MemoryAt[struct{ p [2]*int }](l, Arg[driver.DevicePtr](l, 0)) }, driver.ErrorLaunchFailed, "because of *int"},
 		"no argument":   {func(l *Launch) { l.Arg(2) }, driver.ErrorLaunchFailed, "argument 2 of k, which has 2"},
-		"no elements":   {func(l *Launch) { MemoryAt[struct{}](l, pointer(l, 0)) }, driver.ErrorLaunchFailed, "a struct {} cannot be"},
+		"no elements":   {func(l *Launch) { MemoryAt[struct{}](l, Arg[driver.DevicePtr](l, 0)) }, driver.ErrorLaunchFailed, "a struct {} cannot be"},
 		"no real fault": {func(l *Launch) { l.Fail(driver.Success) }, driver.ErrorLaunchFailed, "with the code Success"},
 	} {
 		t.Run(name, func(t *testing.T) {

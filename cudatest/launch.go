@@ -59,7 +59,7 @@ func (p *Process) launch(fn string, l *Launch, fh driver.Func, sh driver.Stream,
 		d = l.k.Time(l)
 	}
 	// Visible, because it may write to host memory, and its failure ends waits.
-	return s.enqueue(&op{what: "kernel", dur: int64(max(d, 0)), effect: l.run, visible: true})
+	return s.enqueue(&op{what: "kernel", task: &task{what: "kernel " + f.name, stream: s, at: l.made}, dur: int64(max(d, 0)), effect: l.run, visible: true})
 }
 
 // fits answers for the shape of the launch.
@@ -166,14 +166,14 @@ func slot(array unsafe.Pointer, i int) unsafe.Pointer {
 }
 
 // run is the launch's effect.
-func (l *Launch) run() {
+func (l *Launch) run() (uses []use) {
 	if l.k.Run == nil {
-		return
+		return nil
 	}
 	c := l.f.mod.ctx
 	ended := false
 	defer func() {
-		l.running = false
+		l.running, l.touched = false, touches{}
 		switch x := recover().(type) {
 		case nil:
 			if !ended {
@@ -188,6 +188,7 @@ func (l *Launch) run() {
 	l.running = true
 	l.k.Run(l)
 	ended = true
+	return l.uses()
 }
 
 // blunder notes a mistake of the test's own kernel, and breaks the context.

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // Poison is what every byte of a fresh allocation holds, so that reading what
@@ -24,6 +25,7 @@ type block struct {
 	opened     int     // how often it was opened; 0 for one's own
 	mem        *extent // device memory
 	chunk      *chunk  // of the pool that it is from
+	history    *order.Memory
 	made       site
 }
 
@@ -175,11 +177,12 @@ func (p *Process) memAlloc(n uint64) (driver.DevicePtr, driver.Result) {
 	}
 	c.dev.used += size
 	b := &block{
-		ctx:  c,
-		size: n,
-		data: fresh(n, alignment),
-		mem:  &extent{dev: c.dev, size: size, refs: 1},
-		made: caller(),
+		ctx:     c,
+		size:    n,
+		data:    fresh(n, alignment),
+		mem:     &extent{dev: c.dev, size: size, refs: 1},
+		history: new(order.Memory),
+		made:    caller(),
 	}
 	p.place(b)
 	return driver.DevicePtr(b.base), driver.Success
@@ -217,7 +220,7 @@ func (p *Process) memFree(ptr driver.DevicePtr) driver.Result {
 	}
 	if b.chunk != nil {
 		// Nothing has been waited for if this is a cleanup.
-		b.chunk.pool.put(b, nil, b.ctx.work()...)
+		b.chunk.pool.put(b, nil, b.ctx.end(), b.ctx.work()...)
 		return b.ctx.answer()
 	}
 	p.remove(b)
@@ -242,7 +245,7 @@ func (p *Process) memHostAlloc(n uint64, flags uint32) (unsafe.Pointer, driver.R
 		return nil, driver.ErrorOutOfMemory
 	}
 	const page = 4096
-	b := &block{ctx: c, size: n, data: fresh(n, page), host: true, made: caller()}
+	b := &block{ctx: c, size: n, data: fresh(n, page), host: true, history: new(order.Memory), made: caller()}
 	ptr := unsafe.Pointer(unsafe.SliceData(b.data))
 	b.base = uint64(uintptr(ptr))
 	p.insert(b)

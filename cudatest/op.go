@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // opKind says how an operation's finish time comes about.
@@ -37,6 +38,8 @@ type op struct {
 	finish int64
 
 	what    string // its kind as a node of a graph: "memcpy", "memset", "kernel" or "host"
+	at      order.Point
+	task    *task // for reports; nil if it uses no memory
 	kind    opKind
 	state   opState
 	stuck   bool            // never finishes: it hangs on work of a dead process
@@ -46,6 +49,7 @@ type op struct {
 	flags   uint32          // of a valueOp: how to compare
 	value   uint32          // of a valueOp
 	word    *uint32         // of a valueOp
+	waits   use             // of a valueOp: for the word
 	host    driver.HostFunc // of a hostOp
 	visible bool            // the CPU can see its effect without asking the driver
 
@@ -54,7 +58,7 @@ type op struct {
 	predBuf  [2]*op
 	succs    []*op // those to tell when the finish time becomes known
 
-	effect func()        // applied at the finish
+	effect func() []use  // applied at the finish; it returns what memory was used
 	notify chan struct{} // closed when the finish becomes known; made by a waiter
 	slept  bool          // sleepers want to hear when the finish becomes known
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // pool is the default memory pool of a device in a process.
@@ -33,8 +34,11 @@ type chunk struct {
 	mem  *extent
 	used uint64 // how much of it the allocation in it is
 
+	history *order.Memory
+
 	freedOn *stream // nil: not on a stream
-	frees   []*op   // when these are done it is anybody's
+	freed   order.Point
+	frees   []*op // when these are done it is anybody's
 }
 
 // figure is a number of bytes and the greatest that it was.
@@ -121,20 +125,20 @@ func (q *pool) take(n uint64, s *stream) *chunk {
 // reserve makes a chunk, at an address of its own with a gap behind it.
 func (q *pool) reserve(size uint64) *chunk {
 	d := q.dev
-	c := &chunk{pool: q, base: d.next, data: fresh(size, poolAlignment), mem: &extent{dev: d, size: size, refs: 1}}
+	c := &chunk{pool: q, base: d.next, data: fresh(size, poolAlignment), mem: &extent{dev: d, size: size, refs: 1}, history: new(order.Memory)}
 	d.next += size + poolAlignment
 	d.used += size
 	q.reserved.add(size)
 	return c
 }
 
-// put takes the memory of b, which was freed on s, back when all of frees are
-// done. The address means nothing to the process any more.
-func (q *pool) put(b *block, s *stream, frees ...*op) {
+// put takes the memory of b, which was freed on s, back when all of frees, which
+// come before the point freed, are done. The address means nothing to the process any more.
+func (q *pool) put(b *block, s *stream, freed order.Point, frees ...*op) {
 	q.proc.forget(b)
 	b.data = nil
 	c := b.chunk
-	c.freedOn, c.frees = s, frees
+	c.freedOn, c.freed, c.frees = s, freed, frees
 	q.unused = append(q.unused, c)
 	q.used.current -= c.used
 }

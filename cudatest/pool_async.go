@@ -33,16 +33,21 @@ func (p *Process) memAllocFromPoolAsync(n uint64, h driver.MemPool, on driver.St
 	if c == nil {
 		return 0, driver.ErrorOutOfMemory
 	}
-	b := &block{ctx: p.primary(p.number(q.dev)), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, made: caller()}
+	b := &block{ctx: p.primary(p.number(q.dev)), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, history: c.history, made: caller()}
 	p.insert(b)
-	poison(s, c)
+	s.sequence.Join(c.freed) // the driver orders an allocation after the free
+	s.poison(b, "allocation")
 	return driver.DevicePtr(b.base), driver.Success
 }
 
-// poison enqueues on s what makes the bytes of c useless to whoever comes too
+// poison enqueues what makes the bytes of b's chunk useless to whoever comes too
 // early or too late.
-func poison(s *stream, c *chunk) {
-	s.submit(&op{effect: func() { fill(c.data, []byte{Poison}) }})
+func (s *stream) poison(b *block, what string) {
+	data, uses := b.chunk.data, []use{b.all()}
+	s.submit(&op{task: s.task(what), effect: func() []use {
+		fill(data, []byte{Poison})
+		return uses
+	}})
 }
 
 func (p *Process) memFreeAsync(addr driver.DevicePtr, on driver.Stream) driver.Result {
@@ -75,10 +80,14 @@ func (p *Process) memFreeAsync(addr driver.DevicePtr, on driver.Stream) driver.R
 		data := b.data
 		p.remove(b)
 		b.data = data
-		s.submit(&op{effect: func() { b.data = nil }})
+		uses := []use{b.all()}
+		s.submit(&op{task: s.task("free"), effect: func() []use {
+			b.data = nil
+			return uses
+		}})
 		return driver.Success
 	}
-	poison(s, b.chunk)
-	b.chunk.pool.put(b, s, s.tail)
+	s.poison(b, "free")
+	b.chunk.pool.put(b, s, s.sequence.Last(), s.tail)
 	return driver.Success
 }

@@ -94,6 +94,11 @@ func (p *Process) die() {
 	}
 	p.gpu.advance()
 	p.dead = true
+	for _, c := range p.contexts {
+		if c != nil { // nothing of it happens any more; what it waited for counts as done too
+			p.gpu.order.HostWaited(c.end())
+		}
+	}
 	p.gpu.strand()
 	for _, b := range p.blocks {
 		b.release()

@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // stream is a stream of a context, or its legacy default stream.
@@ -13,6 +14,7 @@ type stream struct {
 	priority int32
 	legacy   bool
 	tail     *op // the last operation
+	sequence *order.Sequence
 
 	capture  *capture
 	frontier []*node // what the next node of the capture comes after
@@ -68,14 +70,39 @@ func (s *stream) enqueue(o *op) driver.Result {
 func (s *stream) submit(o *op, also ...*op) {
 	var buf [4]*op
 	o.ctx = s.ctx
+	s.follow()
+	o.at = s.sequence.Next()
 	g := s.ctx.proc.gpu
 	s.tail = g.submit(o, append(s.before(buf[:0]), also...)...)
 	g.rouse()
 }
 
+// follow is called before something is put on s: it comes after the default stream's work, or,
+// in the default stream, after that of all streams that synchronise with it.
+func (s *stream) follow() {
+	switch {
+	case s.legacy:
+		s.sequence.Join(s.synchronising()...)
+		s.ctx.left = order.Point{}
+	case s.blocking():
+		s.sequence.Join(s.ctx.legacy.sequence.Last())
+	}
+}
+
+// synchronising returns points after the work of all streams that synchronise with s, the
+// default stream.
+func (s *stream) synchronising() []order.Point {
+	points := []order.Point{s.ctx.left}
+	for b := range s.ctx.streams {
+		if b.blocking() {
+			points = append(points, b.sequence.Last())
+		}
+	}
+	return points
+}
+
 // point returns an operation that is done when all that is in s now is done; nil
-// if it is already. In the legacy default stream the point is itself work, for which
-// later work in blocking streams waits.
+// if it is already. The point is itself work of s, which others may have to wait for.
 func (s *stream) point() *op {
 	var buf [4]*op
 	ops := s.before(buf[:0])
@@ -84,11 +111,10 @@ func (s *stream) point() *op {
 		return nil
 	case len(ops) > 1:
 		s.submit(&op{})
-		return s.tail
-	case s.legacy:
+	default:
 		s.tail = ops[0]
 	}
-	return ops[0]
+	return s.tail
 }
 
 // stream finds the stream of a handle. fn names the caller.
@@ -147,6 +173,7 @@ func (p *Process) streamCreateWithPriority(flags uint32, priority int32) (driver
 		id:       g.streams,
 		flags:    flags,
 		priority: min(max(priority, greatestPriority), leastPriority),
+		sequence: g.order.NewSequence(),
 		made:     caller(),
 	}
 	p.streams[s.handle] = s
@@ -176,6 +203,11 @@ func (p *Process) streamDestroy(h driver.Stream) driver.Result {
 		return driver.ErrorContextIsDestroyed
 	}
 	s.ctx.adopt(s)
+	s.ctx.gone = order.Merge(s.ctx.gone, s.sequence.Last())
+	if s.blocking() {
+		s.ctx.left = order.Merge(s.ctx.left, s.sequence.Last())
+	}
+	s.sequence.Retire()
 	return s.ctx.fault
 }
 
@@ -244,15 +276,27 @@ func (p *Process) watch(fn string, h driver.Stream) (*stream, []*op, driver.Resu
 	return s, nil, driver.Success
 }
 
+// watched returns the point in the order that such a call is about.
+func (s *stream) watched() order.Point {
+	if !s.legacy {
+		return s.sequence.Last()
+	}
+	return order.Merge(append(s.synchronising(), s.sequence.Last())...)
+}
+
 func (p *Process) streamQuery(h driver.Stream) driver.Result {
 	defer p.enter("StreamQuery", h, 0).leave()
 	p.gpu.mu.Lock()
 	defer p.gpu.mu.Unlock()
-	_, ops, r := p.watch("StreamQuery", h)
-	if r == driver.Success && len(ops) > 0 {
+	s, ops, r := p.watch("StreamQuery", h)
+	switch {
+	case r != driver.Success:
+		return r
+	case len(ops) > 0:
 		return driver.ErrorNotReady
 	}
-	return r
+	p.gpu.order.HostWaited(s.watched())
+	return driver.Success
 }
 
 func (p *Process) streamSynchronize(h driver.Stream) driver.Result {
@@ -263,8 +307,10 @@ func (p *Process) streamSynchronize(h driver.Stream) driver.Result {
 	if r != driver.Success {
 		return r
 	}
+	at := s.watched()
 	for _, o := range ops {
 		p.gpu.await(s.ctx, o)
 	}
+	s.ctx.hostWaited(at)
 	return s.ctx.answer()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/order"
 )
 
 // The timeline: every operation has a finish time that follows from when it was
@@ -155,16 +156,21 @@ func (t *timeline) reach(o *op) {
 	if o.visible {
 		t.visible--
 	}
-	effect := o.effect
+	g, effect := o.ctx.proc.gpu, o.effect
 	o.preds, o.predBuf, o.effect, o.word = nil, [2]*op{}, nil, nil
 	switch {
 	case o.ctx.fault != driver.Success: // what stood behind a fault never ran
 	case o.kind == faultOp:
 		o.ctx.fault = o.code
+	case o.kind == valueOp:
+		g.order.Acquire(o.at, o.waits.block.history.Writers(o.waits.from, o.waits.to)...)
+	case o.kind == hostOp, o.kind == holdOp: // the host has let it go on
+		g.order.Acquire(o.at)
 	case effect != nil:
-		effect()
+		g.used(o, effect())
 		t.look()
 	}
+	o.at, o.task, o.waits = order.Point{}, nil, use{}
 }
 
 // look makes those of the armed valueOps known whose words have their values

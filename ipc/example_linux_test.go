@@ -57,6 +57,7 @@ func Example() {
 	dev, _ := drv.OpenDevice(0)
 	buf, _ := cuda.Alloc[float32](dev, 3)
 	cuda.CopyFromSlice(ctx, dev.DefaultStream(), buf, []float32{1, 2, 3})
+	dev.DefaultStream().Synchronize() // the importer's streams do not wait for this one
 	session, err := listener.Accept(ctx)
 	if err != nil {
 		fmt.Println(err)

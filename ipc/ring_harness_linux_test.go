@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,10 +76,10 @@ func (d *duo) end(t *testing.T) {
 		_ = finishes(t, e.stream.Close)
 	}
 	if !t.Failed() {
-		for deadline := time.Now().Add(5 * time.Second); len(d.gpu.Problems()) > 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(5 * time.Second); len(d.problems()) > 0 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
-		d.gpu.Check(t)
+		require.Empty(t, d.problems())
 		for _, e := range []*end{d.a, d.b} {
 			if !d.dead[e] {
 				testgpu.WaitUntil(t, func() bool { return e.drv.Stats() == cuda.Stats{} })
@@ -87,6 +88,12 @@ func (d *duo) end(t *testing.T) {
 	}
 	d.a.sim.Kill() // ends what is left of the dead one's code
 	d.b.sim.Kill()
+}
+
+// problems are the GPU's. Who reads batches of an end that dies may read them while they are
+// written: Confirm says so.
+func (d *duo) problems() []string {
+	return slices.DeleteFunc(d.gpu.Problems(), func(p string) bool { return len(d.dead) > 0 && strings.HasPrefix(p, "race: ") })
 }
 
 // kill ends a process all at once.

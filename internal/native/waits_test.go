@@ -175,7 +175,7 @@ func TestAFullQueueHoldsUpNobodyElse(t *testing.T) {
 					"query of what it holds": func() error { _, err := onFull.Query(); return err },
 					"fill":                   func() error { return cuda.Fill(other, buf, 1) },
 					"slice":                  func() error { return cuda.CopyToSlice(t.Context(), other, make([]uint32, 4), buf) },
-					"free":                   func() error { return errors.Join(cuda.Fill(third, pooled, 1), pooled.Close()) },
+					"free":                   func() error { return errors.Join(third.WaitStream(other), cuda.Fill(third, pooled, 1), pooled.Close()) },
 					"alloc": func() error {
 						b, err := cuda.AllocAsync[uint32](other, 4)
 						return errors.Join(err, b.Close())

@@ -115,6 +115,7 @@ func oneOfEach(t testing.TB, d *cuda.Device) (closing []func() error) {
 	require.NoError(t, err)
 	require.NoError(t, using.WaitStream(s))
 	require.NoError(t, cuda.Copy(using, pinned, pooled))
+	require.NoError(t, s.WaitStream(using))
 	g, err := s.Capture(func() error { return cuda.Copy(s, pinned, pooled) })
 	require.NoError(t, err)
 	x, err := g.Instantiate()

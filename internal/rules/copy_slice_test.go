@@ -185,10 +185,10 @@ func TestCopySlice(t *testing.T) {
 			copies = append(copies, testgpu.Go(func() error { return cuda.CopyToSlice(t.Context(), s, make([]uint32, 1), buf) }))
 		}
 		testgpu.Parked(t, d.Driver(), 8)
-		idle := testgpu.NewStream(t, d, nil)
+		idle, other := testgpu.NewStream(t, d, nil), testgpu.Alloc[uint32](t, d, 1)
 		for _, more := range []func() error{
 			func() error { return cuda.CopyToSlice(t.Context(), idle, make([]uint32, 1), buf) },
-			func() error { return cuda.CopyFromSlice(t.Context(), idle, buf, make([]uint32, 1)) },
+			func() error { return cuda.CopyFromSlice(t.Context(), idle, other, make([]uint32, 1)) },
 		} {
 			require.NoError(t, testgpu.Receive(t, testgpu.Go(more)))
 		}

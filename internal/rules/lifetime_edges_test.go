@@ -189,7 +189,7 @@ func TestLifetimeOfStreams(t *testing.T) {
 		require.Equal(t, 1, calls.Count("StreamDestroy"))
 	})
 
-	testgpu.Rule(t, "29 memory that outlives a thousand streams", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.RuleWithRaces(t, "29 memory that outlives a thousand streams", 1, func(t *testing.T, b *testgpu.Backend) {
 		b, _ = testgpu.Counted(t, b, nil)
 		d := b.Device()
 		home, gate := testgpu.NewStream(t, d, nil), testgpu.NewStream(t, d, nil)

@@ -128,7 +128,7 @@ func TestLifetimeJoins(t *testing.T) {
 		require.NoError(t, home.Synchronize())
 	})
 
-	testgpu.Rule(t, "29 one mark per stream", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.RuleWithRaces(t, "29 one mark per stream", 1, func(t *testing.T, b *testgpu.Backend) {
 		b, calls := testgpu.Counted(t, b, nil)
 		d := b.Device()
 		home := testgpu.NewStream(t, d, nil)

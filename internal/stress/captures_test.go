@@ -20,7 +20,7 @@ import (
 // events that they share. Nothing crashes, leaks or is lost.
 func TestCapturesOnSharedStreams(t *testing.T) {
 	skipShort(t)
-	testgpu.Rule(t, "23 everything on captured streams at once", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.RuleWithRaces(t, "23 everything on captured streams at once", 1, func(t *testing.T, b *testgpu.Backend) {
 		const workers, size = 16, 256
 		d := b.Device()
 		spin := testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_spin")

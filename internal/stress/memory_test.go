@@ -194,7 +194,7 @@ func (s *stress) look(n int) error {
 // Streams, events and goroutines in any order: nothing races, nothing is left.
 func TestLifetimeConcurrency(t *testing.T) {
 	skipShort(t)
-	testgpu.Rule(t, "29 many goroutines and streams", 1, func(t *testing.T, b *testgpu.Backend) {
+	testgpu.RuleWithRaces(t, "29 many goroutines and streams", 1, func(t *testing.T, b *testgpu.Backend) {
 		d := b.Device()
 		const streams, rounds = 8, 20
 		users := make([]*cuda.Stream, streams)

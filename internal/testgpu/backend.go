@@ -31,20 +31,30 @@ func (b *Backend) Device() *cuda.Device { return b.Devices[0] }
 // the rule in docs/semantics.md. What f leaves open is a failure. CUDA_TEST_REQUIRE_GPU=1
 // turns a missing driver from a skip into a failure.
 func Rule(t *testing.T, name string, devices int, f func(t *testing.T, b *Backend)) {
+	rule(t, name, cudatest.Config{Devices: max(devices, 1)}, f)
+}
+
+// RuleWithRaces is [Rule] for what uses memory on several streams and cares only for how long
+// it lives.
+func RuleWithRaces(t *testing.T, name string, devices int, f func(t *testing.T, b *Backend)) {
+	rule(t, name, cudatest.Config{Devices: max(devices, 1), AllowRaces: true}, f)
+}
+
+func rule(t *testing.T, name string, c cudatest.Config, f func(t *testing.T, b *Backend)) {
 	t.Run("rule "+name, func(t *testing.T) {
 		t.Run("simulated", func(t *testing.T) {
-			gpu := cudatest.New(cudatest.Config{Devices: max(devices, 1)})
-			t.Cleanup(func() { // misuse is the point of some rules, but leaks are of none
-				var leaks []string
-				noLeaks := func() bool { // some memory is freed in the background, some events by the collector
+			gpu := cudatest.New(c)
+			t.Cleanup(func() { // misuse is the point of some rules, but leaks and races are of none
+				var problems []string
+				none := func() bool { // some memory is freed in the background, some events by the collector
 					runtime.GC()
-					leaks = slices.DeleteFunc(gpu.Problems(), func(p string) bool { return !strings.HasPrefix(p, "leaked") })
-					return len(leaks) == 0
+					problems = slices.DeleteFunc(gpu.Problems(), func(p string) bool { return strings.HasPrefix(p, "misuse") })
+					return len(problems) == 0
 				}
-				for deadline := time.Now().Add(10 * time.Second); !noLeaks() && time.Now().Before(deadline); {
+				for deadline := time.Now().Add(10 * time.Second); !none() && time.Now().Before(deadline); {
 					time.Sleep(time.Millisecond)
 				}
-				require.Empty(t, leaks)
+				require.Empty(t, problems)
 			})
 			drv, err := cuda.OpenDriver(gpu.API())
 			require.NoError(t, err)
@@ -52,8 +62,8 @@ func Rule(t *testing.T, name string, devices int, f func(t *testing.T, b *Backen
 		})
 		t.Run("real", func(t *testing.T) {
 			drv := RealDriver(t)
-			if drv.DeviceCount() < devices {
-				t.Skipf("needs %d devices, has %d", devices, drv.DeviceCount())
+			if drv.DeviceCount() < c.Devices {
+				t.Skipf("needs %d devices, has %d", c.Devices, drv.DeviceCount())
 			}
 			run(t, &Backend{Driver: drv, Real: true}, f)
 		})
