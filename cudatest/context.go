@@ -18,8 +18,8 @@ type context struct {
 	legacy  *stream
 	streams map[*stream]struct{} // those created and not destroyed
 	orphans []orphan             // work that destroyed streams left
-	gone    order.Point          // after all that destroyed streams did
-	left    order.Point          // and those that synchronised with the default stream
+	gone    order.Point          // after the work of all destroyed streams
+	left    order.Point          // after that of those which the default stream has yet to follow
 
 	calling bool // a host function runs
 
@@ -229,7 +229,7 @@ func (c *context) end() order.Point {
 	return order.Merge(points...)
 }
 
-// hostWaited is called when await has returned for what is before at.
+// hostWaited is called when await has returned for all work before at.
 func (c *context) hostWaited(at order.Point) {
 	if _, inside := c.proc.gpu.clock(); inside && c.fault == driver.Success && !c.proc.dying {
 		c.proc.gpu.order.HostWaited(at)

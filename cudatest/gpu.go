@@ -40,7 +40,7 @@ type GPU struct {
 	kernels map[string]Kernel
 	order   order.Tracker
 	races   []string
-	raced   map[[2]string]bool // where, of those in races
+	raced   map[[2]string]bool // the lines of those in races
 }
 
 // device is a simulated device, which the processes share.

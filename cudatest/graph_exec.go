@@ -188,8 +188,8 @@ func (p *Process) graphLaunch(xh driver.GraphExec, sh driver.Stream) driver.Resu
 	return driver.Success
 }
 
-// launch puts the nodes of x on the timeline, after all that is in s, and returns what
-// became of each. In the order, s comes after them then.
+// launch puts the nodes of x on the timeline, after all that is in s, and returns the
+// operation of each. In the order, what is put on s later comes after them.
 func (x *graphExec) launch(s *stream) []*op {
 	g := s.ctx.proc.gpu
 	launched := caller()
@@ -249,7 +249,7 @@ func newBranches(x *graphExec, s *stream) *branches {
 	return &branches{exec: x, sequences: all, last: make([]*node, len(all))}
 }
 
-// of returns the sequence of n, whose predecessors have theirs.
+// of returns the sequence for n. It has been called for what n comes after.
 func (b *branches) of(n *node) *order.Sequence {
 	for i, last := range b.last {
 		if last == nil || slices.Contains(n.after, last) {

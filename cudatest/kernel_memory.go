@@ -8,11 +8,12 @@ import (
 	"github.com/purecuda/cuda/internal/order"
 )
 
-// What a kernel does to memory shows by what it gets, and by what has changed when it has run.
+// What a kernel has read and written is told from the memory that it got, and from what has changed
+// there when it has run.
 
 // touches is the memory that a kernel has got.
 type touches struct {
-	uses   map[use]bool // as written, unless atomically
+	uses   map[use]bool // as writes, or as atomic
 	before map[*block]snapshot
 }
 

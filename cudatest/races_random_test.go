@@ -376,8 +376,9 @@ func (p *program) step(words bool) {
 	}
 }
 
-// Programs in which all that must be ordered is have no races, and others have. With words a race may be
-// missed: what waits for one comes after all that the host knows when it is there.
+// Random programs whose accesses are ordered have no races, and those with one access that is not
+// have. With words a race may be missed: what waits for a word comes after all that the host knows
+// when the word is there.
 func TestRacesOfRandomPrograms(t *testing.T) {
 	for seed := range uint64(100) {
 		p := newProgram(t, seed)

@@ -29,7 +29,7 @@ func (b *bed) races() (n int) {
 	return n
 }
 
-// What package cuda does not do, or not in this way.
+// Calls that package cuda does not make, or makes in another way.
 func TestRacesOfTheTable(t *testing.T) {
 	const apart = driver.StreamNonBlocking
 	for name, c := range map[string]struct {
