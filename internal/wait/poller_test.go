@@ -111,9 +111,11 @@ func TestCancel(t *testing.T) {
 	require.ErrorIs(t, p.Wait(ended, s.at(1), nil, true), ErrCancelled)
 	require.Zero(t, p.Stats().Parked)
 
-	ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, p.Wait(ctx, s.at(1), nil, true), ErrCancelled)
+	ctx, cancel := context.WithCancel(background)
+	wait := started(func() error { return p.Wait(ctx, s.at(1), nil, true) })
+	parked(t, &p, 1)
+	cancel()
+	require.ErrorIs(t, get(t, wait), ErrCancelled)
 	rest(t, &p)
 	require.EqualValues(t, 1, p.Stats().Cancelled)
 
