@@ -40,8 +40,8 @@ func (p *Process) memAllocFromPoolAsync(n uint64, h driver.MemPool, on driver.St
 	return driver.DevicePtr(b.base), driver.Success
 }
 
-// poison enqueues what makes the bytes of b's chunk useless to whoever comes too
-// early or too late.
+// poison enqueues a fill of b's chunk with Poison, so that a use before the allocation or after
+// the free shows.
 func (s *stream) poison(b *block, what string) {
 	data, uses := b.chunk.data, []use{b.all()}
 	s.submit(&op{task: s.task(what), effect: func() []use {

@@ -13,9 +13,9 @@ import (
 	"github.com/purecuda/cuda/driver"
 )
 
-// TestEachDroppedWaitIsARace drops each wait of the demo once, alone. Whatever the results are,
-// the simulated GPU must report a race, but for the waits that guard no memory: the first orders
-// events that tell the time, and brings the stream into a capture; at the last all is joined.
+// TestEachDroppedWaitIsARace drops each wait of the demo in a run of its own. Whatever the results
+// are, the simulated GPU must report a race. Two waits guard no memory: the first orders timing
+// events only, and at the last one all streams have been joined.
 func TestEachDroppedWaitIsARace(t *testing.T) {
 	real := func(t *testing.T, f func(t *testing.T)) { f(t) }
 	for name, c := range map[string]struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// The device is lost while a call is in the driver: nothing hangs, nothing is left, and whoever
-// must hear of it does.
+// The device is lost while a call is in the driver: nothing hangs or leaks, and each waiter and
+// callback gets the error.
 func TestLostInTheMiddle(t *testing.T) {
 	for _, version := range []int{0, 12000} {
 		for _, function := range []string{"EventRecord", "StreamWaitEvent", "EventQuery", "MemFreeAsync", "MemAllocFromPoolAsync",

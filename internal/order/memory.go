@@ -41,7 +41,7 @@ func (k Kind) races(l Kind) bool { return k == Write || l == Write || k != l }
 // covers reports whether what must be ordered with l must be ordered with k.
 func (k Kind) covers(l Kind) bool { return k == Write || k == l }
 
-// mostParts is how many parts are kept: with more, all is forgotten, and a race may be missed.
+// mostParts is how many parts are kept. With more, all are dropped, and a race may be missed.
 const mostParts = 1 << 15
 
 // Access notes an access. It calls race for each earlier one to the same bytes that does not come
