@@ -21,7 +21,7 @@ import (
 func TestLifetimeStress(t *testing.T) {
 	skipShort(t)
 	testgpu.Rule(t, "29 no wrong byte", 1, func(t *testing.T, b *testgpu.Backend) {
-		times := 20_000
+		times := 10_000
 		if b.Real {
 			times = 50_000
 		}

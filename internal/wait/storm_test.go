@@ -34,7 +34,7 @@ func TestStorm(t *testing.T) {
 		}
 	})
 	var calls, returned atomic.Int64
-	rounds := 300
+	rounds := 150
 	if testing.Short() {
 		rounds = 50
 	}
