@@ -91,6 +91,14 @@ var eventMutations = []mutation{
 			return instead(sound.StreamBeginCapture(s, mode), driver.ErrorStreamCaptureUnsupported, success)
 		}
 	}},
+	{"event times are questions about work", []string{"driver: event times"}, func(api *driver.API, sound driver.API) {
+		api.EventElapsedTime = func(start, end driver.Event) (float32, driver.Result) {
+			if r := sound.EventQuery(end); r != success {
+				return 0, r
+			}
+			return sound.EventElapsedTime(start, end)
+		}
+	}},
 	{"queries are relaxed", []string{"driver: a query from any", "driver: a query ends"}, func(api *driver.API, sound driver.API) {
 		api.EventQuery = func(e driver.Event) driver.Result {
 			previous, _ := sound.ThreadExchangeStreamCaptureMode(driver.CaptureModeRelaxed)

@@ -15,6 +15,7 @@ var captureRows = []row{
 	{"driver: the default stream cannot be captured", 0, captureDefault},
 	{"driver: a query from any thread ends a global capture", 0, queryEndsGlobal},
 	{"driver: a query from a relaxed thread ends no capture", 0, queryRelaxed},
+	{"driver: event times end no capture", 0, elapsedInCaptures},
 	{"driver: a query ends a thread-local capture from its own thread alone", 0, queryThreadLocal},
 }
 
@@ -213,6 +214,29 @@ func queryRelaxed(b *bench) {
 		b.capturing("the captured stream", s, driver.CaptureActive)
 	})
 	b.ok("StreamEndCapture", r)
+}
+
+// elapsedInCaptures: unlike a query, also while the events are not done.
+func elapsedInCaptures(b *bench) {
+	s, other := b.stream(0), b.stream(0)
+	start, pending := b.eventWith(0, 0), b.eventWith(0, 0)
+	b.ok("EventRecord", b.EventRecord(start, other))
+	b.ok("StreamSynchronize", b.StreamSynchronize(other))
+	h := b.hold(other)
+	b.ok("EventRecord", b.EventRecord(pending, other))
+	ask := func(end driver.Event) func() driver.Result {
+		return func() driver.Result { _, r := b.EventElapsedTime(start, end); return r }
+	}
+	for _, mode := range captureModes {
+		b.ok("StreamEndCapture", b.capture(s, mode, func() {
+			b.ok("EventElapsedTime", ask(start)())
+			b.ok("EventElapsedTime on another thread", b.elsewhere(ask(start)))
+			b.want("EventElapsedTime to a pending event", ask(pending)(), driver.ErrorNotReady)
+			b.want("EventElapsedTime to a pending event, on another thread", b.elsewhere(ask(pending)), driver.ErrorNotReady)
+			b.capturing("the captured stream", s, driver.CaptureActive)
+		}))
+	}
+	h.release()
 }
 
 func queryThreadLocal(b *bench) {

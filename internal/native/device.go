@@ -52,8 +52,8 @@ type background struct {
 
 // Tables are the driver's functions for a device: those that need no current context and
 // those that do. Each comes in relaxed capture mode too, in which a call cannot end a capture
-// that another library runs in a stricter mode: whatever asks, makes, frees and destroys
-// goes through these.
+// that another library runs in a stricter mode: whatever asks for work that may be going on,
+// makes, frees and destroys goes through these.
 type Tables struct {
 	Context    driver.Context
 	Work       *driver.API // enqueues on created streams

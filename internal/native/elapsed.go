@@ -16,7 +16,7 @@ func (e *Event) ElapsedTime(end *Event) (time.Duration, error) {
 		if err := measurable(e, end, from, to); err != nil {
 			return 0, err
 		}
-		ms, r := from.dev.mustOpen().Quiet.EventElapsedTime(from.event, to.event)
+		ms, r := from.dev.mustOpen().Work.EventElapsedTime(from.event, to.event)
 		if e.mark.Load() != from || end.mark.Load() != to {
 			continue
 		}

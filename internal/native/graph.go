@@ -202,14 +202,10 @@ func (x *GraphExec) on(s *Stream, f func() driver.Result) error {
 		return err
 	}
 	defer x.exit()
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return err
 	}
-	defer s.exit(k)
-	if k != nil {
-		return s.capturing()
-	}
+	defer s.leave()
 	return failed(f())
 }
 

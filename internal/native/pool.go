@@ -79,13 +79,8 @@ func (s *Stream) AllocAsync(bytes uint64) (*Memory, error) {
 }
 
 func (s *Stream) alloc(pool *Pool, bytes uint64) (*Memory, error) {
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return nil, err
-	}
-	if k != nil || s.isCaptured() {
-		s.exit(k)
-		return nil, s.capturing()
 	}
 	at, r := s.quiet.MemAllocFromPoolAsync(bytes, pool.Native, s.Native)
 	if r != driver.Success {
@@ -104,14 +99,10 @@ func (s *Stream) alloc(pool *Pool, bytes uint64) (*Memory, error) {
 
 // allocUnpooled is AllocAsync for a device without pools.
 func (s *Stream) allocUnpooled(bytes uint64) (*Memory, error) {
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return nil, err
 	}
-	s.exit(k)
-	if k != nil {
-		return nil, s.capturing()
-	}
+	s.leave()
 	m, err := s.Dev.AllocPlain(bytes)
 	if err == nil {
 		m.kind = unpooledMemory
@@ -130,17 +121,16 @@ func (p *Pool) Trim(keep uint64) error {
 // waits of its own. It waits for none.
 func (d *Device) noteFrees() {
 	for _, s := range d.list() {
-		k, err := s.enter()
-		if err != nil {
+		if s.enterUncaptured() != nil {
 			continue
 		}
-		if k == nil && s.work != nil && !s.isCaptured() && s.quiet.StreamQuery(s.Native) == driver.Success {
+		if s.quiet.StreamQuery(s.Native) == driver.Success {
 			if m, err := s.markHere(); err == nil { // which an idle stream takes at once
 				d.mustOpen().Quiet.EventSynchronize(m.event)
 				m.EndWait()
 			}
 		}
-		s.exit(k)
+		s.leave()
 	}
 }
 

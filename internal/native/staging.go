@@ -159,14 +159,10 @@ func (st *staging) retains(at uint64) bool {
 
 // stage enqueues a copy between c and memory, and records an event behind it.
 func (s *Stream) stage(c *chunk, m *Memory, to, from driver.DevicePtr, n int) error {
-	k, err := s.enter() // for each chunk: a capture may have begun
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil { // for each chunk: a capture may have begun
 		return err
 	}
-	defer s.exit(k)
-	if k != nil || s.isCaptured() {
-		return s.capturing()
-	}
+	defer s.leave()
 	if r := s.reaching(m, nil).MemcpyAsync(to, from, uint64(n), s.Native); r != driver.Success {
 		return s.unreachable(r, m, nil)
 	}
@@ -263,13 +259,9 @@ func (s *Stream) CopyToSlice(ctx context.Context, dst []byte, m *Memory, at driv
 // stageable refuses a slice copy on a stream that is closed or being captured, even if there
 // is nothing to copy.
 func (s *Stream) stageable() error {
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return err
 	}
-	defer s.exit(k)
-	if k != nil {
-		return s.capturing()
-	}
+	s.leave()
 	return nil
 }

@@ -198,28 +198,15 @@ func (s *Stream) describe() string {
 
 // Query reports whether all work on s is done.
 func (s *Stream) Query() (bool, error) {
-	if w := s.gate.Enter(); !w.Clear() {
-		return s.querySlow(w)
-	}
-	if s.isCaptured() {
+	if w := s.gate.Enter(); !w.Clear() || s.isCaptured() {
 		s.leave()
-		return false, s.capturing()
+		if err := s.enterUncaptured(); err != nil {
+			return false, err
+		}
 	}
 	r := s.quiet.StreamQuery(s.Native)
 	s.leave()
 	return answer(r)
-}
-
-func (s *Stream) querySlow(w refs.Word) (bool, error) {
-	_, k, err := s.admit(w, false)
-	if err != nil {
-		return false, err
-	}
-	defer s.exit(k)
-	if k != nil {
-		return false, s.capturing()
-	}
-	return answer(s.quiet.StreamQuery(s.Native))
 }
 
 // answer is what the driver's answer to a question means.
@@ -231,11 +218,6 @@ func answer(r driver.Result) (done bool, err error) {
 		return false, nil
 	}
 	return false, r
-}
-
-// capturing refuses what a capture of s would not survive, or would make wrong.
-func (s *Stream) capturing() error {
-	return &Refusal{Err: ErrCapturing, Detail: s.String() + ": do it before the capture or after it"}
 }
 
 // Handle returns the native stream for others. They may capture it: what s waits for then is
@@ -286,14 +268,10 @@ func (s *Stream) Outside(d *Device) error {
 	case s.Dev.Driver != d.Driver:
 		return errTwoDrivers
 	}
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return err
 	}
-	defer s.exit(k)
-	if k != nil || s.isCaptured() {
-		return s.capturing()
-	}
+	s.leave()
 	return nil
 }
 

@@ -63,6 +63,20 @@ func (s *Stream) exit(k *Capture) {
 	s.leave()
 }
 
+// enterUncaptured counts a call that nobody's capture of s can take, and refuses it there.
+// Unless it fails, leave ends the call.
+func (s *Stream) enterUncaptured() error {
+	k, err := s.enter()
+	if err != nil {
+		return err
+	}
+	if k != nil || s.isCaptured() {
+		s.exit(k)
+		return &Refusal{Err: ErrCapturing, Detail: s.String() + ": do it before the capture or after it"}
+	}
+	return nil
+}
+
 // open completes the default stream of a device that nobody has opened yet.
 func (s *Stream) open() error {
 	if s.Dev.defaultOpen.Load() {

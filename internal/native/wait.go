@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -168,17 +169,10 @@ func (s *Stream) markHere() (*Mark, error) {
 
 // BeginWait begins a wait for all that s has been given.
 func (s *Stream) BeginWait() (Pending, error) {
-	k, err := s.enter()
-	if err != nil {
+	if err := s.enterUncaptured(); err != nil {
 		return Pending{}, err
 	}
-	defer s.exit(k)
-	if k != nil {
-		return Pending{}, s.capturing()
-	}
-	if s.isCaptured() {
-		return Pending{}, s.capturing()
-	}
+	defer s.leave()
 	var flush *flushes
 	if s.kind == kindExternal { // others enqueue there too
 		flush = new(flushes)
@@ -271,17 +265,15 @@ func (d *Device) beginWaitForStreams() (Pending, error) {
 	defer d.recording.Unlock()
 	g := &group{}
 	for _, s := range d.list() {
-		k, err := s.enter()
-		if err != nil {
-			continue // it was closed
+		err := s.enterUncaptured()
+		if errors.Is(err, ErrClosed) {
+			continue
 		}
 		var m *Mark
-		if k != nil || s.isCaptured() {
-			err = d.capturing()
-		} else {
+		if err == nil {
 			m, err = s.markHere()
+			s.leave()
 		}
-		s.exit(k)
 		if err != nil {
 			g.EndWait()
 			return Pending{}, err

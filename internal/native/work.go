@@ -289,13 +289,11 @@ func (m *Module) Launch(s *Stream, fn driver.Func, n *Shape, params unsafe.Point
 		held++
 	}
 	var err error
-	switch w := s.gate.Enter(); {
-	case held < len(memory):
-		s.leave()
+	if held < len(memory) {
 		err = &ClosedArgument{held}
-	case !w.Clear() || n.Cooperative:
+	} else if w := s.gate.Enter(); !w.Clear() || n.Cooperative {
 		err = m.launchSlow(s, w, fn, n, params, memory)
-	default:
+	} else {
 		r := s.work.LaunchKernel(fn, n.Grid[0], n.Grid[1], n.Grid[2], n.Block[0], n.Block[1], n.Block[2],
 			n.Shared, s.Native, params, nil)
 		for _, x := range memory {
