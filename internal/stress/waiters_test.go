@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
@@ -63,7 +64,7 @@ func TestManyWaiters(t *testing.T) {
 				ms(c.at(0.5)), ms(c.at(0.99)), ms(c.last.at(0.5)), ms(c.device.at(0.5)), ms(c.alone.at(0.5)), c.threads, c.heap/n.waiters, c.stack/n.waiters)
 			require.LessOrEqual(t, c.threads, 16)
 			if b.Real {
-				require.Less(t, c.at(1), 20*time.Millisecond)
+				assert.Less(t, c.last.at(0.5), 20*time.Millisecond)
 			}
 		}
 		t.Logf("%s: from the store that releases the streams until the goroutines ran; the last: median of the rounds\n%s", b.Driver.Library(), &table)
