@@ -84,11 +84,13 @@ var arrows = map[string][]string{
 
 	// What is built on it, or beside it.
 	"ipc":                {"", "driver", "internal/proc"},
-	"cudatest":           {"driver", "internal/kernels", "internal/order"},
+	"cudatest":           {"driver", "internal/kernels", "internal/order", "internal/races", "internal/callsite"},
 	"cudatest/simulated": {"", "cudatest"},
 	"driver/drivertest":  {"driver", "internal/kernels"},
 	"internal/kernels":   {},
 	"internal/order":     {},
+	"internal/races":     {"driver", "internal/order", "internal/callsite"},
+	"internal/callsite":  {},
 	"internal/bench":     {"", "driver", "internal/kernels"},
 
 	// Programs.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // capture is a stream capture that was begun and perhaps ended.
@@ -175,7 +176,7 @@ func (p *Process) streamEndCapture(h driver.Stream) (driver.Graph, driver.Result
 		return 0, driver.ErrorStreamCaptureUnjoined
 	}
 	p.gpu.graphs++
-	g := &graph{handle: driver.Graph(p.gpu.handle(graphBase, graphStep, p.gpu.graphs)), nodes: c.nodes, made: caller()}
+	g := &graph{handle: driver.Graph(p.gpu.handle(graphBase, graphStep, p.gpu.graphs)), nodes: c.nodes, made: callsite.Caller()}
 	p.graphs[g.handle] = g
 	return g.handle, driver.Success
 }

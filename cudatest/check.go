@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // Check reports, by t.Errorf, what the processes on the machine did wrong: see
@@ -34,7 +36,7 @@ func (g *GPU) Problems() []string {
 	if _, inside := g.clock(); inside {
 		g.advance()
 	}
-	all := slices.Clone(g.races)
+	all := slices.Clone(g.races.All())
 	for _, p := range g.procs {
 		list := append(p.leaks(), p.misuses.list()...)
 		for i, s := range list {
@@ -53,7 +55,7 @@ func (p *Process) leaks() []string {
 		return nil
 	}
 	var list []string
-	leak := func(c *context, made site, format string, args ...any) {
+	leak := func(c *context, made callsite.Site, format string, args ...any) {
 		where := ""
 		if c != nil {
 			where = fmt.Sprintf(" of device %d", c.ordinal)
@@ -153,7 +155,7 @@ func (l *misuseLog) list() []string {
 
 // misuse notes that a call of fn broke a rule.
 func (p *Process) misuse(fn, format string, args ...any) {
-	p.misuses.add(fmt.Sprintf("%s: %s, at %v", fn, fmt.Sprintf(format, args...), caller()))
+	p.misuses.add(fmt.Sprintf("%s: %s, at %v", fn, fmt.Sprintf(format, args...), callsite.Caller()))
 }
 
 // badHandle notes a call of fn with a handle that names nothing, and says

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -14,7 +15,7 @@ type event struct {
 	flags  uint32
 	*record
 	imported bool // opened from another process's handle
-	made     site
+	made     callsite.Site
 }
 
 // record is the point that an event stands for. An event and those opened from
@@ -76,7 +77,7 @@ func (p *Process) newEvent(c *context, flags uint32, rec *record) driver.Event {
 		handle: driver.Event(p.gpu.handle(eventBase, eventStep, p.gpu.events)),
 		flags:  flags,
 		record: rec,
-		made:   caller(),
+		made:   callsite.Caller(),
 	}
 	p.events[e.handle] = e
 	return e.handle

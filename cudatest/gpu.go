@@ -8,6 +8,7 @@ import (
 
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/order"
+	"github.com/purecuda/cuda/internal/races"
 )
 
 // GPU is a machine with simulated GPUs and their driver, as the processes on it
@@ -39,8 +40,7 @@ type GPU struct {
 	exports map[uint64]any // *event or *block, by the number in their IPC handles
 	kernels map[string]Kernel
 	order   order.Tracker
-	races   []string
-	raced   map[[2]string]bool // the lines of those in races
+	races   races.Reports
 }
 
 // device is a simulated device, which the processes share.

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // graph is what a capture becomes. Its nodes never change, so executable graphs
@@ -12,7 +13,7 @@ import (
 type graph struct {
 	handle driver.Graph
 	nodes  []*node // in an order that respects their dependencies
-	made   site
+	made   callsite.Site
 }
 
 // node is an operation of a graph: work, or the record of or wait for an event.

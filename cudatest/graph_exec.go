@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -14,9 +15,9 @@ type graphExec struct {
 	graph  *graph // as it was instantiated or updated last; it may be destroyed
 	last   *op    // the end of the last launch or upload, after which the next begins
 	at     order.Point
-	made   site
+	made   callsite.Site
 
-	branches []*order.Sequence // for nodes that may run at the same time
+	branches order.Branches[*node]
 }
 
 const (
@@ -63,7 +64,7 @@ func (p *Process) graphInstantiateWithFlags(h driver.Graph, flags uint64) (drive
 		ctx:    c,
 		handle: driver.GraphExec(p.gpu.handle(execBase, execStep, p.gpu.execs)),
 		graph:  g,
-		made:   caller(),
+		made:   callsite.Caller(),
 	}
 	p.execs[x.handle] = x
 	return x.handle, driver.Success
@@ -82,9 +83,7 @@ func (p *Process) graphExecDestroy(h driver.GraphExec) driver.Result {
 		return driver.ErrorStreamCaptureUnsupported
 	}
 	delete(p.execs, h)
-	for _, b := range x.branches {
-		b.Retire()
-	}
+	x.branches.Retire()
 	return r
 }
 
@@ -192,19 +191,19 @@ func (p *Process) graphLaunch(xh driver.GraphExec, sh driver.Stream) driver.Resu
 // operation of each. In the order, what is put on s later comes after them.
 func (x *graphExec) launch(s *stream) []*op {
 	g := s.ctx.proc.gpu
-	launched := caller()
+	launched := callsite.Caller()
 	start, begin := s.tail, s.sequence.Last()
 	ops := make([]*op, len(x.graph.nodes))
 	made := make(map[*node]*op, len(ops))
 	points := make(map[*node]order.Point, len(ops))
-	branches := newBranches(x, s)
+	branch := x.branches.Launch(&g.order, s.sequence)
 	for i, n := range x.graph.nodes {
 		preds := []*op{start}
-		branch := branches.of(n)
-		branch.Join(begin)
+		sequence := branch(n, n.after)
+		sequence.Join(begin)
 		for _, a := range n.after {
 			preds = append(preds, made[a])
-			branch.Join(points[a])
+			sequence.Join(points[a])
 		}
 		o := &op{}
 		switch {
@@ -217,12 +216,12 @@ func (x *graphExec) launch(s *stream) []*op {
 			}
 		case n.wait != nil:
 			preds = append(preds, n.wait.op)
-			branch.Join(n.wait.at)
+			sequence.Join(n.wait.at)
 		default:
 			o = n.op.anew()
-			o.task = o.task.inGraph(s, &launched)
+			o.task = o.task.InGraph(s, &launched)
 		}
-		o.ctx, o.at = n.ctx, branch.Next()
+		o.ctx, o.at = n.ctx, sequence.Next()
 		points[n] = o.at
 		g.submit(o, preds...)
 		if n.record != nil {
@@ -234,31 +233,4 @@ func (x *graphExec) launch(s *stream) []*op {
 		s.sequence.Join(p)
 	}
 	return ops
-}
-
-// branches shares the nodes of a launch out among sequences: that of the stream, and those of
-// the executable graph. Nodes of one sequence come one after the other.
-type branches struct {
-	exec      *graphExec
-	sequences []*order.Sequence
-	last      []*node // in each of them
-}
-
-func newBranches(x *graphExec, s *stream) *branches {
-	all := append([]*order.Sequence{s.sequence}, x.branches...)
-	return &branches{exec: x, sequences: all, last: make([]*node, len(all))}
-}
-
-// of returns the sequence for n. It has been called for what n comes after.
-func (b *branches) of(n *node) *order.Sequence {
-	for i, last := range b.last {
-		if last == nil || slices.Contains(n.after, last) {
-			b.last[i] = n
-			return b.sequences[i]
-		}
-	}
-	s := b.exec.ctx.proc.gpu.order.NewSequence()
-	b.exec.branches = append(b.exec.branches, s)
-	b.sequences, b.last = append(b.sequences, s), append(b.last, n)
-	return s
 }

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -31,7 +32,7 @@ func (p *Process) memHostRegister(ptr unsafe.Pointer, n uint64, flags uint32) dr
 		return driver.ErrorInvalidValue
 	}
 	data := unsafe.Slice((*byte)(ptr), n)
-	p.insert(&block{ctx: c, base: base, size: n, data: data, host: true, registered: true, history: new(order.Memory), made: caller()})
+	p.insert(&block{ctx: c, base: base, size: n, data: data, host: true, registered: true, history: new(order.Memory), made: callsite.Caller()})
 	return driver.Success
 }
 

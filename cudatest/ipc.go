@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // An IPC handle holds a mark, the machine's number and the export's number; the
@@ -120,7 +121,7 @@ func (p *Process) ipcOpenMemHandle(ipc driver.IPCMemHandle, flags uint32) (drive
 			return driver.DevicePtr(b.base), driver.Success
 		}
 	}
-	b := &block{ctx: c, size: from.size, data: from.data, opened: 1, mem: from.mem, history: from.history, made: caller()}
+	b := &block{ctx: c, size: from.size, data: from.data, opened: 1, mem: from.mem, history: from.history, made: callsite.Caller()}
 	b.mem.refs++
 	p.place(b)
 	return driver.DevicePtr(b.base), driver.Success

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -75,7 +76,7 @@ type Launch struct {
 	targets []target // memory that the arguments point to
 	running bool
 	touched touches
-	made    site
+	made    callsite.Site
 }
 
 // target is an allocation to which an argument pointed when the launch was

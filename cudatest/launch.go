@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
+	"github.com/purecuda/cuda/internal/races"
 )
 
 func (p *Process) launchKernel(f driver.Func, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, h driver.Stream, params, extra unsafe.Pointer) driver.Result {
@@ -14,7 +16,7 @@ func (p *Process) launchKernel(f driver.Func, gridX, gridY, gridZ, blockX, block
 		Grid:        [3]int{int(gridX), int(gridY), int(gridZ)},
 		Block:       [3]int{int(blockX), int(blockY), int(blockZ)},
 		SharedBytes: int(shared),
-		made:        caller(),
+		made:        callsite.Caller(),
 	}
 	return p.launch("LaunchKernel", l, f, h, params, extra)
 }
@@ -25,7 +27,7 @@ func (p *Process) launchCooperativeKernel(f driver.Func, gridX, gridY, gridZ, bl
 		Block:       [3]int{int(blockX), int(blockY), int(blockZ)},
 		SharedBytes: int(shared),
 		Cooperative: true,
-		made:        caller(),
+		made:        callsite.Caller(),
 	}
 	return p.launch("LaunchCooperativeKernel", l, f, h, params, nil)
 }
@@ -59,7 +61,7 @@ func (p *Process) launch(fn string, l *Launch, fh driver.Func, sh driver.Stream,
 		d = l.k.Time(l)
 	}
 	// Visible, because it may write to host memory, and its failure ends waits.
-	return s.enqueue(&op{what: "kernel", task: &task{what: "kernel " + f.name, stream: s, at: l.made}, dur: int64(max(d, 0)), effect: l.run, visible: true})
+	return s.enqueue(&op{what: "kernel", task: &races.Task{What: "kernel " + f.name, Stream: s, At: l.made}, dur: int64(max(d, 0)), effect: l.run, visible: true})
 }
 
 // fits answers for the shape of the launch.

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -26,7 +27,7 @@ type block struct {
 	mem        *extent // device memory
 	chunk      *chunk  // of the pool that it is from
 	history    *order.Memory
-	made       site
+	made       callsite.Site
 }
 
 // extent is device memory, which an allocation and those opened from its IPC
@@ -182,7 +183,7 @@ func (p *Process) memAlloc(n uint64) (driver.DevicePtr, driver.Result) {
 		data:    fresh(n, alignment),
 		mem:     &extent{dev: c.dev, size: size, refs: 1},
 		history: new(order.Memory),
-		made:    caller(),
+		made:    callsite.Caller(),
 	}
 	p.place(b)
 	return driver.DevicePtr(b.base), driver.Success
@@ -245,7 +246,7 @@ func (p *Process) memHostAlloc(n uint64, flags uint32) (unsafe.Pointer, driver.R
 		return nil, driver.ErrorOutOfMemory
 	}
 	const page = 4096
-	b := &block{ctx: c, size: n, data: fresh(n, page), host: true, history: new(order.Memory), made: caller()}
+	b := &block{ctx: c, size: n, data: fresh(n, page), host: true, history: new(order.Memory), made: callsite.Caller()}
 	ptr := unsafe.Pointer(unsafe.SliceData(b.data))
 	b.base = uint64(uintptr(ptr))
 	p.insert(b)

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // module is a loaded image.
@@ -12,7 +13,7 @@ type module struct {
 	handle driver.Module
 	ptx    *ptxModule           // nil for an image of machine code
 	funcs  map[string]*function // those that were asked for
-	made   site
+	made   callsite.Site
 }
 
 const (
@@ -54,7 +55,7 @@ func (p *Process) moduleLoadDataEx(image unsafe.Pointer, count uint32, options, 
 	if r != driver.Success {
 		return 0, r
 	}
-	made := caller()
+	made := callsite.Caller()
 	c.drain() // lets go of the lock
 	if r := c.answer(); r != driver.Success {
 		return 0, r

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/order"
+	"github.com/purecuda/cuda/internal/races"
 )
 
 // opKind says how an operation's finish time comes about.
@@ -39,7 +40,7 @@ type op struct {
 
 	what    string // its kind as a node of a graph: "memcpy", "memset", "kernel" or "host"
 	at      order.Point
-	task    *task // for reports; nil if it uses no memory
+	task    *races.Task // for reports; nil if it uses no memory
 	kind    opKind
 	state   opState
 	stuck   bool            // never finishes: it hangs on work of a dead process

@@ -1,6 +1,9 @@
 package cudatest
 
-import "github.com/purecuda/cuda/driver"
+import (
+	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
+)
 
 // Allocation and release in stream order.
 
@@ -33,7 +36,7 @@ func (p *Process) memAllocFromPoolAsync(n uint64, h driver.MemPool, on driver.St
 	if c == nil {
 		return 0, driver.ErrorOutOfMemory
 	}
-	b := &block{ctx: p.primary(p.number(q.dev)), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, history: c.history, made: caller()}
+	b := &block{ctx: p.primary(p.number(q.dev)), base: c.base, size: n, data: c.data[:n:n], mem: c.mem, chunk: c, history: c.history, made: callsite.Caller()}
 	p.insert(b)
 	s.sequence.Join(c.freed) // the driver orders an allocation after the free
 	s.poison(b, "allocation")

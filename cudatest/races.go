@@ -3,40 +3,16 @@ package cudatest
 import (
 	"fmt"
 	"runtime"
-	"slices"
 
 	"github.com/purecuda/cuda/internal/order"
+	"github.com/purecuda/cuda/internal/races"
 )
 
-// task says what an operation is, for a report.
-type task struct {
-	what     string
-	stream   *stream
-	at       site
-	launched *site // where the graph was launched whose node it is
-}
-
 // task describes an operation that uses memory and is being put on s.
-func (s *stream) task(what string) *task {
-	t := &task{what: what, stream: s}
-	runtime.Callers(2, t.at[:])
+func (s *stream) task(what string) *races.Task {
+	t := &races.Task{What: what, Stream: s}
+	runtime.Callers(2, t.At[:])
 	return t
-}
-
-// inGraph returns what describes a node of a graph that was launched on s; nil if t is.
-func (t *task) inGraph(s *stream, launched *site) *task {
-	if t == nil {
-		return nil
-	}
-	return &task{what: t.what, stream: s, at: t.at, launched: launched}
-}
-
-// String names the operation and its line.
-func (t *task) String() string {
-	if t.launched != nil {
-		return fmt.Sprintf("%s at %v, of the graph launched at %v,", t.what, t.at, t.launched)
-	}
-	return fmt.Sprintf("%s at %v", t.what, t.at)
 }
 
 // String names a stream by where it was made.
@@ -71,35 +47,11 @@ func (g *GPU) used(o *op, uses []use) {
 		if !g.conf.AllowRaces {
 			a := order.Access{From: u.from, To: u.to, Kind: u.kind, At: o.at, By: o.task}
 			g.order.Access(u.block.history, a, func(earlier order.Access, from, to uint64) {
-				g.race(u.block, earlier, a, from, to)
+				g.races.Add(u.block.made, earlier, a, from, to)
 			})
 		}
 		if u.kind == order.Atomic && u.block.host { // the CPU may look at it at any time
 			g.order.HostWaited(o.at)
 		}
 	}
-}
-
-// mostRaces is how many races are kept.
-const mostRaces = 100
-
-func (g *GPU) race(b *block, earlier, later order.Access, from, to uint64) {
-	first, second := earlier.By.(*task), later.By.(*task)
-	lines := [2]string{first.at.String(), second.at.String()}
-	slices.Sort(lines[:])
-	if len(g.races) == mostRaces || g.raced[lines] {
-		return
-	}
-	if g.raced == nil {
-		g.raced = map[[2]string]bool{}
-	}
-	g.raced[lines] = true
-	does := [...]string{order.Read: "reads", order.Write: "writes", order.Atomic: "atomically changes"}
-	g.races = append(g.races, fmt.Sprintf("race: %v and %v are not ordered; "+
-		"add an event that is recorded after one and waited for before the other, or WaitStream\n"+
-		"\t%s on %v %s bytes %d to %d of the memory made at %v\n"+
-		"\t%s on %v %s them",
-		first, second,
-		first.what, first.stream, does[earlier.Kind], from, to-1, b.made,
-		second.what, second.stream, does[later.Kind]))
 }

@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 	"github.com/purecuda/cuda/internal/order"
 )
 
@@ -18,7 +19,7 @@ type stream struct {
 
 	capture  *capture
 	frontier []*node // what the next node of the capture comes after
-	made     site
+	made     callsite.Site
 }
 
 // Handles are numbered and never given out again.
@@ -174,7 +175,7 @@ func (p *Process) streamCreateWithPriority(flags uint32, priority int32) (driver
 		flags:    flags,
 		priority: min(max(priority, greatestPriority), leastPriority),
 		sequence: g.order.NewSequence(),
-		made:     caller(),
+		made:     callsite.Caller(),
 	}
 	p.streams[s.handle] = s
 	c.streams[s] = struct{}{}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/purecuda/cuda/driver"
+	"github.com/purecuda/cuda/internal/callsite"
 )
 
 // visit is a call in progress that names a stream or an event, during captures.
@@ -18,7 +19,7 @@ import (
 type visit struct {
 	proc     *Process
 	fn       string
-	from     site
+	from     callsite.Site
 	begins   bool // a capture
 	stream   *stream
 	event    *event
@@ -116,14 +117,14 @@ func (v *visit) String() string {
 		line := fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
 		test := strings.HasSuffix(f.File, "_test.go")
 		switch {
-		case test || !strings.HasPrefix(f.Function, modulePath):
+		case test || !strings.HasPrefix(f.Function, callsite.Module):
 			if at == "" {
 				at = line
 			} else if !strings.HasPrefix(f.Function, "runtime.") {
 				at += ", for " + line
 			}
 			more = false
-		case at == "" && !strings.HasPrefix(f.Function, modulePath+"/cudatest."):
+		case at == "" && !strings.HasPrefix(f.Function, callsite.Module+"/cudatest."):
 			at = line
 		}
 		if !more {

@@ -33,6 +33,9 @@ func (c clock) of(s *Sequence) uint64 {
 	return 0
 }
 
+// reaches reports whether p, which is on a sequence, is in c.
+func (c clock) reaches(p Point) bool { return p.sequence != nil && c.of(p.sequence) >= p.n }
+
 // after returns the later, for each sequence, of c and of what comes before the points, they
 // included; c itself if that is all in it.
 func (c clock) after(points ...Point) clock {
@@ -46,7 +49,7 @@ func (c clock) after(points ...Point) clock {
 	}
 	var last clock
 	for _, p := range points {
-		if p.sequence != nil && c.of(p.sequence) >= p.n {
+		if c.reaches(p) {
 			continue // and what p knows
 		}
 		if !same(p.known, last) {
@@ -158,7 +161,7 @@ func (s *Sequence) Last() Point { return s.last }
 // HostWaited notes that the host has waited for p, or knows that it was reached: what is put
 // anywhere from now on comes after it. All goroutines of all processes count as one host.
 func (t *Tracker) HostWaited(p Point) {
-	if p.sequence != nil && t.host.of(p.sequence) >= p.n {
+	if t.host.reaches(p) {
 		return
 	}
 	host := t.host.after(p, t.acquiredBefore(p))
@@ -167,6 +170,9 @@ func (t *Tracker) HostWaited(p Point) {
 		t.versions++
 	}
 }
+
+// Waited reports whether the host knows that p was reached.
+func (t *Tracker) Waited(p Point) bool { return t.host.reaches(p) }
 
 // Acquire notes that at, which is on a sequence, came after what the host has waited for and
 // after all of points: it waited for memory that they wrote. It may be called after others were

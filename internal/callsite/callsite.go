@@ -1,4 +1,5 @@
-package cudatest
+// Package callsite names the lines of a user's code from which calls of a driver's table come.
+package callsite
 
 import (
 	"fmt"
@@ -8,21 +9,21 @@ import (
 	"strings"
 )
 
-// site is where a call came from: the return addresses on its stack.
-type site [32]uintptr
+// Site is where a call came from: the return addresses on its stack.
+type Site [32]uintptr
 
-// caller returns the call into the table that is being served.
-func caller() (s site) {
+// Caller returns the call of the function that calls Caller.
+func Caller() (s Site) {
 	runtime.Callers(3, s[:])
 	return s
 }
 
-// modulePath is the path of this module.
-const modulePath = "github.com/purecuda/cuda"
+// Module is the path of this module.
+const Module = "github.com/purecuda/cuda"
 
 // library reports whether a function is of this module's library, and not of its programs.
 func library(function string) bool {
-	name, ok := strings.CutPrefix(function, modulePath)
+	name, ok := strings.CutPrefix(function, Module)
 	return ok && (name[0] == '.' || name[0] == '/') && !strings.HasPrefix(name, "/cmd/") && !strings.HasPrefix(name, "/examples/")
 }
 
@@ -35,7 +36,7 @@ func goes(function string) bool {
 // String names the line that called package cuda, or the table where that is not in
 // between: wrappers of the table, which may call by reflection, are no answer. What the
 // library does in the background has only lines of its own.
-func (s site) String() string {
+func (s Site) String() string {
 	frames := runtime.CallersFrames(s[:slices.Index(append(s[:], 0), 0)])
 	user, own, throughCuda := "", "an unknown place", false
 	for more := true; more; {
@@ -45,7 +46,7 @@ func (s site) String() string {
 		switch {
 		case !strings.HasSuffix(f.File, "_test.go") && library(f.Function):
 			own = line
-			throughCuda = throughCuda || strings.HasPrefix(f.Function, modulePath+".")
+			throughCuda = throughCuda || strings.HasPrefix(f.Function, Module+".")
 		case goes(f.Function):
 		case throughCuda:
 			return line
