@@ -71,7 +71,7 @@ func within(importPath, root string) bool {
 // those that list it here.
 var arrows = map[string][]string{
 	// Package cuda and what it is made of. The root is "".
-	"":                {"driver", "loader", "internal/native", "internal/kargs", "internal/image", "internal/wait"},
+	"":                {"driver", "loader", "internal/native", "internal/kargs", "internal/image", "internal/wait", "internal/races"},
 	"driver":          {},
 	"loader":          {"driver", "internal/ccall", purego},
 	"internal/ccall":  {purego},

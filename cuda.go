@@ -21,6 +21,9 @@ type Options struct {
 	// that the system's loader finds as libcuda.so.1 (Windows: nvcuda.dll), then
 	// the places where WSL, containers, NixOS and Jetson keep it.
 	Library string
+	// DetectRaces has the driver look for operations on the same memory that nothing orders,
+	// see [DetectRaces]. It is for tests.
+	DetectRaces bool
 }
 
 // Driver is an opened CUDA driver, NVIDIA's or a simulated one. Any number of
@@ -36,12 +39,18 @@ type Driver struct {
 
 var opened struct {
 	sync.Mutex
-	drivers map[*loader.Library]*Driver
+	drivers map[library]*Driver
+}
+
+// library is a driver library, and how it is used.
+type library struct {
+	*loader.Library
+	detectRaces bool
 }
 
 // Open opens NVIDIA's driver (nil: default options) and initialises it
 // (cuInit). It may take a few hundred milliseconds the first time. Opening the
-// same library again returns the same Driver.
+// same library again in the same way returns the same Driver.
 //
 // On a machine that has the driver but no device Open succeeds, DeviceCount is
 // 0, and [Driver.OpenDevice] says why. Without a driver the error matches
@@ -56,17 +65,22 @@ func Open(opts *Options) (*Driver, error) {
 	}
 	opened.Lock()
 	defer opened.Unlock()
-	if d := opened.drivers[lib]; d != nil {
+	key := library{lib, opts.DetectRaces}
+	if d := opened.drivers[key]; d != nil {
 		return d, nil
 	}
-	d, err := OpenDriver(lib.API)
+	api := lib.API
+	if opts.DetectRaces {
+		api = DetectRaces(api)
+	}
+	d, err := OpenDriver(api)
 	if err != nil {
 		return nil, err
 	}
 	if opened.drivers == nil {
-		opened.drivers = make(map[*loader.Library]*Driver)
+		opened.drivers = make(map[library]*Driver)
 	}
-	opened.drivers[lib] = d
+	opened.drivers[key] = d
 	return d, nil
 }
 

@@ -120,15 +120,19 @@ func (k *Kernel) Launch(s *Stream, c LaunchConfig, args ...any) error {
 var blocks = sync.Pool{New: func() any { return argTypes.NewBlock() }}
 
 // argTypes knows what can be an argument.
-var argTypes = kargs.NewTypes(isBuffer, func(b any) (*native.Memory, driver.DevicePtr, error) {
-	m, at, _ := b.(anyMemory).memory()
+var argTypes = kargs.NewTypes(isBuffer, func(b any) (*native.Memory, driver.Use, error) {
+	m, at, bytes := b.(anyMemory).memory()
 	switch {
 	case m == nil:
-		return nil, 0, invalid("", "the buffer is nil, or was not allocated")
+		return nil, driver.Use{}, invalid("", "the buffer is nil, or was not allocated")
 	case m.Closed():
-		return nil, 0, closed("", m.String())
+		return nil, driver.Use{}, closed("", m.String())
 	}
-	return m, at, nil
+	u := driver.Use{At: at, Bytes: bytes}
+	if a, ok := b.(*Access); ok {
+		u.Kind = a.kind
+	}
+	return m, u, nil
 })
 
 // isBuffer reports whether t is a *Buffer or *HostBuffer of whatever elements, and
@@ -172,7 +176,14 @@ func (k *Kernel) launch(op string, s *Stream, c *LaunchConfig, b *kargs.Block[*n
 	if !s.usable() {
 		return nilStream(op)
 	}
+	var told func()
+	if r := k.m.native.Dev.Driver.API.Races; r != nil {
+		told = r.Uses(b.Params(), b.Uses())
+	}
 	err := k.m.native.Launch(s.native, k.fn, &n, b.Params(), b.Holders())
+	if told != nil {
+		told()
+	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(k)
 	if err != nil {

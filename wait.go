@@ -17,6 +17,7 @@ type Waitable interface {
 	Done() <-chan error
 
 	begin() (native.Pending, error)
+	on() *native.Device // nil: it is of none yet
 }
 
 func (e *Event) begin() (native.Pending, error) {
@@ -40,6 +41,10 @@ func (d *Device) begin() (native.Pending, error) {
 	return d.native.BeginWait()
 }
 
+func (e *Event) on() *native.Device  { return e.native.Device() }
+func (s *Stream) on() *native.Device { return s.native.Dev }
+func (d *Device) on() *native.Device { return d.native }
+
 // Synchronize waits until the work that the event marks is done. It blocks the
 // calling goroutine and no thread, see [Event.SynchronizeContext], and returns at
 // once if the event was never recorded.
@@ -56,10 +61,11 @@ func (e *Event) Synchronize() error { return e.SynchronizeContext(context.Backgr
 // The wait is for the record that it finds, see [Event.Record]. An event made with
 // EventOptions.Blocking is not asked in a loop: the wait sleeps from the start.
 func (e *Event) SynchronizeContext(ctx context.Context) error {
+	const op = "event synchronize"
 	if e != nil && e.native.TryFast() {
-		return nil
+		return raced(op, e.on())
 	}
-	return synchronize(ctx, "event synchronize", e)
+	return synchronize(ctx, op, e)
 }
 
 // Done returns a channel that delivers one value, nil or an error, when the
@@ -122,16 +128,21 @@ func (d *Device) Done() <-chan error { return done("device wait", d) }
 // synchronize waits for w.
 func synchronize(ctx context.Context, op string, w Waitable) error {
 	p, err := w.begin()
-	if err != nil || p.Over() {
+	if err != nil {
 		return failed(op, err)
 	}
-	defer p.End()
-	if ctx == nil {
-		return failed(op, native.ErrNilContext)
+	if !p.Over() {
+		defer p.End()
+		if ctx == nil {
+			return failed(op, native.ErrNilContext)
+		}
+		err = p.Wait(ctx)
+		runtime.KeepAlive(w) // else it may be closed
+		if err != nil {
+			return waitFailed(ctx, op, err)
+		}
 	}
-	err = p.Wait(ctx)
-	runtime.KeepAlive(w) // else it may be closed
-	return waitFailed(ctx, op, err)
+	return raced(op, w.on())
 }
 
 // waitFailed is failed for a wait with a context.

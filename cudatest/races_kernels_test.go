@@ -80,15 +80,15 @@ func TestRacesOfKernels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRaced(t, cudatest.Config{})
-			r.fill(r.s1, r.x)
-			r.synchronize(r.s1)
-			m := testgpu.LoadModule(t, r.d, []byte(".version 8.0\n.target sm_80\n.address_size 64\n"+
+			r.Fill(r.S1, r.X)
+			r.Synchronize(r.S1)
+			m := testgpu.LoadModule(t, r.Device, []byte(".version 8.0\n.target sm_80\n.address_size 64\n"+
 				".visible .entry first(.param .u64 x) { ret; }\n.visible .entry second(.param .u64 x) { ret; }"))
 			r.gpu.RegisterKernel("first", cudatest.Kernel{Run: c.first})
 			r.gpu.RegisterKernel("second", cudatest.Kernel{Run: c.second})
 			first, second := testgpu.Kernel(t, m, "first"), testgpu.Kernel(t, m, "second")
-			require.NoError(t, first.Launch(r.s1, cuda.Grid1D(1, 1), r.x))
-			require.NoError(t, second.Launch(r.s2, cuda.Grid1D(1, 1), r.x))
+			require.NoError(t, first.Launch(r.S1, cuda.Grid1D(1, 1), r.X))
+			require.NoError(t, second.Launch(r.S2, cuda.Grid1D(1, 1), r.X))
 			races := r.races()
 			if c.race == "" {
 				require.Empty(t, races)
@@ -112,14 +112,14 @@ func TestRacesOfKernelsInPinnedMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRaced(t, cudatest.Config{})
-			h := testgpu.AllocHost[float32](t, r.d, 32)
+			h := testgpu.AllocHost[float32](t, r.Device, 32)
 			clear(h.Slice())
-			m := testgpu.LoadModule(t, r.d, []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) { ret; }"))
+			m := testgpu.LoadModule(t, r.Device, []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x) { ret; }"))
 			r.gpu.RegisterKernel("k", cudatest.Kernel{Run: c.run})
 			begin, err := h.Range(0, 16)
 			require.NoError(t, err)
-			require.NoError(t, testgpu.Kernel(t, m, "k").Launch(r.s1, cuda.Grid1D(1, 1), h))
-			require.NoError(t, cuda.Copy(r.s2, testgpu.Range(t, r.x, 0, 16), begin))
+			require.NoError(t, testgpu.Kernel(t, m, "k").Launch(r.S1, cuda.Grid1D(1, 1), h))
+			require.NoError(t, cuda.Copy(r.S2, testgpu.Range(t, r.X, 0, 16), begin))
 			for i := range 16 {
 				h.Slice()[16+i]++
 			}

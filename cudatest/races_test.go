@@ -14,64 +14,20 @@ import (
 	"github.com/purecuda/cuda/internal/testgpu"
 )
 
-// raced is what a program works on that may forget a wait.
+// raced is what a program works on that may lack a wait, on a simulated GPU.
 type raced struct {
-	t      *testing.T
-	gpu    *cudatest.GPU
-	d      *cuda.Device
-	s1, s2 *cuda.Stream
-	x, y   *cuda.Buffer[float32]
-	affine *cuda.Kernel
+	*testgpu.Raced
+	gpu *cudatest.GPU
 }
-
-const racedLen = 4096
 
 func newRaced(t *testing.T, c cudatest.Config) *raced {
 	gpu := cudatest.New(c)
-	d := testgpu.Open(t, gpu.API()).Device()
-	r := &raced{t: t, gpu: gpu, d: d, s1: testgpu.NewStream(t, d, nil), s2: testgpu.NewStream(t, d, nil)}
-	r.x, r.y = testgpu.Alloc[float32](t, d, racedLen), testgpu.Alloc[float32](t, d, racedLen)
-	r.affine = testgpu.Kernel(t, testgpu.Kernels(t, d), "purecuda_affine")
-	return r
-}
-
-func (r *raced) fill(s *cuda.Stream, b *cuda.Buffer[float32]) {
-	require.NoError(r.t, cuda.Fill(s, b, 1))
-}
-
-// read copies b to host memory of its own.
-func (r *raced) read(s *cuda.Stream, b *cuda.Buffer[float32]) {
-	require.NoError(r.t, cuda.Copy(s, testgpu.AllocHost[float32](r.t, r.d, b.Len()), b))
-}
-
-// update changes b in place, by a kernel.
-func (r *raced) update(s *cuda.Stream, b *cuda.Buffer[float32]) {
-	require.NoError(r.t, r.affine.Launch(s, cuda.Grid1D(b.Len(), 256), struct {
-		dst, src      *cuda.Buffer[float32]
-		scale, offset float32
-		n             uint64
-	}{b, b, -1, 0, uint64(b.Len())}))
-}
-
-func (r *raced) record(s *cuda.Stream) *cuda.Event {
-	e := testgpu.NewEvent(r.t, nil)
-	require.NoError(r.t, e.Record(s))
-	return e
-}
-
-func (r *raced) wait(s, other *cuda.Stream) { require.NoError(r.t, s.WaitStream(other)) }
-
-func (r *raced) synchronize(s interface{ Synchronize() error }) {
-	require.NoError(r.t, s.Synchronize())
-}
-
-func (r *raced) blocking() *cuda.Stream {
-	return testgpu.NewStream(r.t, r.d, &cuda.StreamOptions{SyncWithDefault: true})
+	return &raced{testgpu.NewRaced(t, testgpu.Open(t, gpu.API()).Device()), gpu}
 }
 
 // races returns the races when all work is done.
 func (r *raced) races() (races []string) {
-	r.synchronize(r.d)
+	r.Synchronize(r.Device)
 	for _, p := range r.gpu.Problems() {
 		if strings.HasPrefix(p, "race: ") {
 			races = append(races, p)
@@ -83,18 +39,18 @@ func (r *raced) races() (races []string) {
 // Each wrong program is found each time, by one race at least, and no right one.
 func TestRaces(t *testing.T) {
 	real := func(t *testing.T, f func(*testing.T)) { f(t) }
-	for name, program := range pairs {
+	for name, program := range testgpu.RacePrograms {
 		for time, within := range map[string]func(*testing.T, func(*testing.T)){"real": real, "virtual": synctest.Test} {
 			t.Run(name+", "+time, func(t *testing.T) {
 				for range 5 {
 					within(t, func(t *testing.T) {
 						r := newRaced(t, cudatest.Config{Devices: 2})
-						program(r, true)
+						program(r.Raced, true)
 						require.Empty(t, r.races())
 					})
 					within(t, func(t *testing.T) {
 						r := newRaced(t, cudatest.Config{Devices: 2})
-						program(r, false)
+						program(r.Raced, false)
 						require.NotEmpty(t, r.races())
 					})
 				}
@@ -105,9 +61,9 @@ func TestRaces(t *testing.T) {
 
 func TestAllowRaces(t *testing.T) {
 	r := newRaced(t, cudatest.Config{AllowRaces: true, Devices: 2})
-	for _, program := range pairs {
-		program(r, true)
-		program(r, false)
+	for _, program := range testgpu.RacePrograms {
+		program(r.Raced, true)
+		program(r.Raced, false)
 	}
 	require.Empty(t, r.races())
 }
@@ -121,12 +77,12 @@ func TestRaceReport(t *testing.T) {
 		return call()
 	})
 	d := testgpu.Open(t, &api).Device()
-	r := &raced{t: t, gpu: gpu, d: d, s1: testgpu.NewStream(t, d, nil)}
-	r.x = testgpu.Alloc[float32](t, d, 16)
-	one, two := d.DefaultStream(), r.s1
+	r := &raced{&testgpu.Raced{T: t, Device: d, S1: testgpu.NewStream(t, d, nil)}, gpu}
+	r.X = testgpu.Alloc[float32](t, d, 16)
+	one, two := d.DefaultStream(), r.S1
 	for range 3 {
-		require.NoError(t, cuda.Fill(one, r.x, 1))
-		require.NoError(t, cuda.Fill(two, testgpu.Range(t, r.x, 4, 6), 1))
+		require.NoError(t, cuda.Fill(one, r.X, 1))
+		require.NoError(t, cuda.Fill(two, testgpu.Range(t, r.X, 4, 6), 1))
 	}
 	races := r.races()
 	require.Len(t, races, 1)
@@ -139,10 +95,12 @@ func TestRaceReport(t *testing.T) {
 // In a graph, the report has the line of the capture and that of the launch.
 func TestRaceReportOfAGraph(t *testing.T) {
 	r := newRaced(t, cudatest.Config{})
-	pairs["a graph, and what is before it"](r, false)
+	x := testgpu.Instantiate(t, testgpu.Capture(t, r.S1, func() { r.Update(r.S1, r.X) }))
+	r.Fill(r.S2, r.X)
+	require.NoError(t, x.Launch(r.S1))
 	races := r.races()
 	require.Len(t, races, 1)
-	require.Regexp(t, `and kernel purecuda_affine at races_test\.go:\d+, of the graph launched at races_pairs_test\.go:\d+, are not ordered`, races[0])
+	require.Regexp(t, `and kernel purecuda_affine at races_test\.go:\d+, of the graph launched at races_test\.go:\d+, are not ordered`, races[0])
 }
 
 func TestManyRaces(t *testing.T) {
@@ -150,8 +108,8 @@ func TestManyRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r = *newRaced(t, cudatest.Config{})
 		for range 10_000 {
-			r.fill(r.s1, r.x)
-			r.fill(r.s2, r.x)
+			r.Fill(r.S1, r.X)
+			r.Fill(r.S2, r.X)
 		}
 		require.Len(t, r.races(), 1)
 	})
@@ -179,9 +137,9 @@ func TestRacesOfProcesses(t *testing.T) {
 				exporter.Kill()
 			}
 			require.NoError(t, cuda.Copy(other, testgpu.AllocHost[float32](t, here, 16), opened))
-			r := &raced{t: t, gpu: gpu, d: here}
+			r := &raced{&testgpu.Raced{T: t, Device: here}, gpu}
 			if name != "the end of the other" {
-				r.synchronize(there)
+				r.Synchronize(there)
 			}
 			races := r.races()
 			require.Equal(t, right, len(races) == 0, "%v", races)

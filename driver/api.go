@@ -49,6 +49,8 @@ type API struct {
 	Sleep func(events []Event, limit time.Duration, wake <-chan struct{})
 	// Fused, unless nil, does several functions at once.
 	Fused *Fused
+	// Races, unless nil, are what the table finds and what it wants to be told for that.
+	Races *Races
 	// Processes, unless nil, are the processes that share the devices, where those are
 	// not the operating system's.
 	Processes *Processes

@@ -87,6 +87,6 @@ func (a *API) within(s scope) *API {
 // with returns the functions of b, and what else is in a.
 func (a *API) with(b *API) *API {
 	c := *b
-	c.Source, c.Missing, c.Retained, c.Sleep, c.Processes = a.Source, a.Missing, a.Retained, a.Sleep, a.Processes
+	c.Source, c.Missing, c.Retained, c.Sleep, c.Races, c.Processes = a.Source, a.Missing, a.Retained, a.Sleep, a.Races, a.Processes
 	return &c
 }

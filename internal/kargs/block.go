@@ -33,7 +33,7 @@ type argument struct {
 
 type useOf struct {
 	arg int
-	at  driver.DevicePtr
+	driver.Use
 }
 
 // What a block has besides the arguments where the driver does not tell the
@@ -152,19 +152,19 @@ func (b *Block[M]) put(i int, t *argType, to unsafe.Pointer, arg *any) error {
 		copy(unsafe.Slice((*byte)(unsafe.Add(to, s.from)), n), unsafe.Slice((*byte)(unsafe.Add(from, s.from)), n))
 	}
 	for n, f := range t.memory {
-		*(*driver.DevicePtr)(unsafe.Add(to, f.at)) = b.uses[before+n].at
+		*(*driver.DevicePtr)(unsafe.Add(to, f.at)) = b.uses[before+n].At
 	}
 	return nil
 }
 
 // use adds memory that is found in argument i.
 func (b *Block[M]) use(i int, path string, m any) (driver.DevicePtr, error) {
-	holder, at, err := b.types.resolve(m)
+	holder, use, err := b.types.resolve(m)
 	if err != nil {
 		return 0, &MemoryError{Arg: i, Path: path, Err: err}
 	}
-	b.holders, b.uses = append(b.holders, holder), append(b.uses, useOf{i, at})
-	return at, nil
+	b.holders, b.uses = append(b.holders, holder), append(b.uses, useOf{i, use})
+	return use.At, nil
 }
 
 // in returns the memory in the argument that is there.
@@ -224,6 +224,15 @@ func (b *Block[M]) Params() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceD
 // Holders returns the memory among the arguments, which must stay as it is until the
 // kernel is done. It is good until the arguments change.
 func (b *Block[M]) Holders() []M { return b.holders }
+
+// Uses returns what bytes of the memory the kernel gets.
+func (b *Block[M]) Uses() []driver.Use {
+	uses := make([]driver.Use, len(b.uses))
+	for i, u := range b.uses {
+		uses[i] = u.Use
+	}
+	return uses
+}
 
 // ArgumentOf returns the argument that holder i is in.
 func (b *Block[M]) ArgumentOf(i int) int { return b.uses[i].arg }

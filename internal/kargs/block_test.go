@@ -236,7 +236,7 @@ func TestPackingAllocatesNothing(t *testing.T) {
 // function that is called needs more of it.
 func TestStackMovesMeanwhile(t *testing.T) {
 	depth := 0
-	types := NewTypes(isBuffer, func(memory any) (*allocation, driver.DevicePtr, error) {
+	types := NewTypes(isBuffer, func(memory any) (*allocation, driver.Use, error) {
 		depth = min(2*depth+1, 20000)
 		deep(depth)
 		return memory.(anyBuffer).hold()

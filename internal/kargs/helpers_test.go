@@ -26,7 +26,7 @@ type buffer[T any] struct {
 }
 
 type anyBuffer interface {
-	hold() (*allocation, driver.DevicePtr, error)
+	hold() (*allocation, driver.Use, error)
 }
 
 var (
@@ -34,14 +34,14 @@ var (
 	errNil    = errors.New("the buffer is nil")
 )
 
-func (b *buffer[T]) hold() (*allocation, driver.DevicePtr, error) {
+func (b *buffer[T]) hold() (*allocation, driver.Use, error) {
 	switch {
 	case b == nil:
-		return nil, 0, errNil
+		return nil, driver.Use{}, errNil
 	case b.in.closed:
-		return nil, 0, errClosed
+		return nil, driver.Use{}, errClosed
 	}
-	return b.in, b.at, nil
+	return b.in, driver.Use{At: b.at}, nil
 }
 
 // isBuffer reports whether t is a *buffer, and not a type that embeds one.
@@ -51,7 +51,7 @@ func isBuffer(t reflect.Type) bool {
 }
 
 func newTypes() *Types[*allocation] {
-	return NewTypes(isBuffer, func(memory any) (*allocation, driver.DevicePtr, error) {
+	return NewTypes(isBuffer, func(memory any) (*allocation, driver.Use, error) {
 		return memory.(anyBuffer).hold()
 	})
 }

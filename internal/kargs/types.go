@@ -23,7 +23,7 @@ const maxParamBytes = 32764
 // number of goroutines may share a Types.
 type Types[M any] struct {
 	isMemory func(reflect.Type) bool
-	resolve  func(memory any) (M, driver.DevicePtr, error)
+	resolve  func(memory any) (M, driver.Use, error)
 
 	known atomic.Pointer[map[unsafe.Pointer]*argType] // by the first word of an any; replaced, not changed
 	mu    sync.Mutex                                  // held to replace it
@@ -31,11 +31,11 @@ type Types[M any] struct {
 
 // NewTypes returns the Types for which a pointer is memory if isMemory says so of its
 // type. Such a pointer, nil or not, is given to resolve, which returns the allocation
-// and the address that the kernel gets, or why there is none.
+// and the bytes whose address the kernel gets, or why there are none.
 //
 // Neither resolve nor the M that it returns may keep the pointer, for the memory may
 // be described by a variable on a goroutine's stack. What an M points to is on the heap.
-func NewTypes[M any](isMemory func(reflect.Type) bool, resolve func(memory any) (M, driver.DevicePtr, error)) *Types[M] {
+func NewTypes[M any](isMemory func(reflect.Type) bool, resolve func(memory any) (M, driver.Use, error)) *Types[M] {
 	t := &Types[M]{isMemory: isMemory, resolve: resolve}
 	t.known.Store(&map[unsafe.Pointer]*argType{})
 	return t

@@ -173,7 +173,7 @@ func TestPreparedKernelIsShared(t *testing.T) {
 		common := testgpu.NewStream(t, b.Device(), nil)
 		require.NoError(t, cuda.Fill(common, src, 1))
 		require.NoError(t, common.Synchronize())
-		count, err := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_check").Prepare(src, uint64(n), uint32(2), wrong)
+		count, err := testgpu.Kernel(t, testgpu.Kernels(t, b.Device()), "purecuda_check").Prepare(cuda.Reads(src), uint64(n), uint32(2), cuda.Atomics(wrong))
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range goroutines {

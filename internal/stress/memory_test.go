@@ -133,7 +133,7 @@ func (s *stress) one(i int) error {
 			}
 		}
 		if i%8 < 4 {
-			if err := s.check.Launch(user, cuda.Grid1D(stressSize, 128), buf, uint64(stressSize), s.round, s.wrong); err != nil {
+			if err := s.check.Launch(user, cuda.Grid1D(stressSize, 128), cuda.Reads(buf), uint64(stressSize), s.round, cuda.Atomics(s.wrong)); err != nil {
 				return err
 			}
 		}

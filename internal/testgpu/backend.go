@@ -56,23 +56,36 @@ func rule(t *testing.T, name string, c cudatest.Config, f func(t *testing.T, b *
 				}
 				require.Empty(t, problems)
 			})
-			drv, err := cuda.OpenDriver(gpu.API())
+			api := gpu.API()
+			if detectRaces {
+				api = cuda.DetectRaces(api)
+			}
+			drv, err := cuda.OpenDriver(api)
 			require.NoError(t, err)
-			run(t, &Backend{Driver: drv}, f)
+			run(t, &Backend{Driver: drv}, c.AllowRaces, f)
 		})
 		t.Run("real", func(t *testing.T) {
 			drv := RealDriver(t)
 			if drv.DeviceCount() < c.Devices {
 				t.Skipf("needs %d devices, has %d", c.Devices, drv.DeviceCount())
 			}
-			run(t, &Backend{Driver: drv, Real: true}, f)
+			run(t, &Backend{Driver: drv, Real: true}, c.AllowRaces, f)
 		})
 	})
 }
 
+// detectRaces has the rules, and all that runs on a real GPU, look for races.
+var detectRaces = os.Getenv("PURECUDA_TEST_RACES") == "1"
+
 // run opens the devices of b, runs f, and checks that nothing is left open.
-func run(t *testing.T, b *Backend, f func(t *testing.T, b *Backend)) {
+func run(t *testing.T, b *Backend, allowRaces bool, f func(t *testing.T, b *Backend)) {
 	b.openDevices(t)
+	b.Driver.OnRace(func(report string) {
+		if !allowRaces {
+			t.Error(report)
+		}
+	})
+	t.Cleanup(func() { b.Driver.OnRace(nil) })
 	before, used := b.Driver.Stats(), b.poolsUse(t)
 	t.Cleanup(func() {
 		for deadline := time.Now().Add(5 * time.Second); b.Driver.Stats() != before && time.Now().Before(deadline); {
@@ -107,11 +120,11 @@ func (b *Backend) poolsUse(t testing.TB) (used []uint64) {
 	return used
 }
 
-// RealDriver opens NVIDIA's driver and skips the test where there is no GPU, or fails it
+// RealDriver opens NVIDIA's driver, which looks for races with PURECUDA_TEST_RACES=1, and skips the test where there is no GPU, or fails it
 // with CUDA_TEST_REQUIRE_GPU=1.
 func RealDriver(t testing.TB) *cuda.Driver {
 	t.Helper()
-	drv, err := cuda.Open(nil)
+	drv, err := cuda.Open(&cuda.Options{DetectRaces: detectRaces})
 	if err == nil && drv.DeviceCount() > 0 {
 		return drv
 	}
