@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -39,6 +40,12 @@ type Config struct {
 	// same memory, at least one to write it, with nothing that orders them.
 	AllowRaces bool
 
+	// QueueDepth is how many operations a stream takes that are not done: kernels, copies,
+	// memsets, writes and host functions. With more, the call that enqueues blocks its thread until
+	// the stream moves on, and so does the creation of streams meanwhile. Zero means 1,020,
+	// which an H200 has; negative: there is no limit.
+	QueueDepth int
+
 	// HostBandwidth is how many bytes per second a copy between host and device
 	// moves; zero means 50e9.
 	HostBandwidth float64
@@ -64,6 +71,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Name == "" {
 		c.Name = "Simulated GPU"
+	}
+	switch {
+	case c.QueueDepth == 0:
+		c.QueueDepth = 1020
+	case c.QueueDepth < 0:
+		c.QueueDepth = math.MaxInt
 	}
 	if c.Memory == 0 {
 		c.Memory = 4 << 30

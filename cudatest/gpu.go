@@ -40,6 +40,7 @@ type GPU struct {
 	exports map[uint64]any // *event or *block, by the number in their IPC handles
 	kernels map[string]Kernel
 	order   order.Tracker
+	blocked int // calls that wait for room in a launch queue
 	races   races.Reports
 }
 

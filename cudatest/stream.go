@@ -14,7 +14,8 @@ type stream struct {
 	flags    uint32
 	priority int32
 	legacy   bool
-	tail     *op // the last operation
+	tail     *op   // the last operation
+	queue    []*op // those that fill the launch queue
 	sequence *order.Sequence
 
 	capture  *capture
@@ -57,14 +58,25 @@ func (s *stream) before(ops []*op) []*op {
 
 // enqueue puts o at the end of s, or a node for it into the capture of s.
 func (s *stream) enqueue(o *op) driver.Result {
-	if r := s.implicit(); r != driver.Success {
-		return r
+	for {
+		if r := s.implicit(); r != driver.Success {
+			return r
+		}
+		switch {
+		case s.capture != nil:
+			return s.capture.add(s, &node{op: o})
+		case o.kind == valueOp || o.kind == holdOp:
+			s.submit(o)
+			return driver.Success
+		case s.room():
+			s.submit(o)
+			s.queue = append(s.queue, o)
+			return driver.Success
+		}
+		if r := s.awaitRoom(); r != driver.Success {
+			return r
+		}
 	}
-	if s.capture != nil {
-		return s.capture.add(s, &node{op: o})
-	}
-	s.submit(o)
-	return driver.Success
 }
 
 // submit is enqueue for a stream that is not capturing.
@@ -160,6 +172,7 @@ func (p *Process) streamCreateWithPriority(flags uint32, priority int32) (driver
 	g := p.gpu
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.awaitUnblocked()
 	c, r := p.here("StreamCreateWithPriority")
 	if r != driver.Success {
 		return 0, r

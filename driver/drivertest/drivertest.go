@@ -66,6 +66,7 @@ func rows() []row {
 		contextRows,
 		streamRows,
 		orderRows,
+		queueRows,
 		eventRows,
 		recordRows,
 		contextRecordRows,

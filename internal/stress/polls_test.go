@@ -19,7 +19,7 @@ func TestFewQueriesWhileAStreamIsHeld(t *testing.T) {
 		config cudatest.Config
 		begin  func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) (ended []<-chan error)
 	}{
-		"2000 pinned buffers, closed in flight": {cudatest.Config{}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
+		"2000 pinned buffers, closed in flight": {cudatest.Config{QueueDepth: -1}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
 			for range 2000 {
 				h, err := cuda.AllocHost[uint32](s.Device(), 4, nil)
 				require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestFewQueriesWhileAStreamIsHeld(t *testing.T) {
 			testgpu.WaitUntil(t, func() bool { return calls.Count("EventRecord") >= 2000 }) // one behind each
 			return nil
 		}},
-		"2000 buffers of a device without pools": {cudatest.Config{NoMemoryPools: true}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
+		"2000 buffers of a device without pools": {cudatest.Config{NoMemoryPools: true, QueueDepth: -1}, func(t *testing.T, calls *testgpu.Counter, s *cuda.Stream, dst *cuda.Buffer[uint32]) []<-chan error {
 			other := testgpu.NewStream(t, s.Device(), nil)
 			for range 2000 {
 				b, err := cuda.AllocAsync[uint32](other, 4)

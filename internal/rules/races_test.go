@@ -1,4 +1,4 @@
-package races_test
+package rules_test
 
 import (
 	"strings"
@@ -27,8 +27,8 @@ func (d *detecting) take() []string {
 	return found
 }
 
-// onBoth runs f on a simulated GPU that does not look for races itself, and on a real one.
-func onBoth(t *testing.T, f func(t *testing.T, open func(t *testing.T) *detecting)) {
+// withDetector runs f on a simulated GPU that does not look for races itself, and on a real one.
+func withDetector(t *testing.T, f func(t *testing.T, open func(t *testing.T) *detecting)) {
 	listen := func(t *testing.T, drv *cuda.Driver) *detecting {
 		d := &detecting{Driver: drv}
 		drv.OnRace(func(report string) {
@@ -52,8 +52,8 @@ func onBoth(t *testing.T, f func(t *testing.T, open func(t *testing.T) *detectin
 }
 
 // Each wrong program is found each time, and no right one.
-func TestPrograms(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func(t *testing.T) *detecting) {
+func TestRaces(t *testing.T) {
+	withDetector(t, func(t *testing.T, open func(t *testing.T) *detecting) {
 		for name, program := range testgpu.RacePrograms {
 			for what, right := range map[string]bool{"right": true, "wrong": false} {
 				t.Run(name+", "+what, func(t *testing.T) {

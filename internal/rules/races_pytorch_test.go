@@ -1,4 +1,4 @@
-package races_test
+package rules_test
 
 import (
 	"testing"
@@ -245,7 +245,7 @@ func TestPyTorchsCases(t *testing.T) {
 			w.wants(0)
 		},
 	}
-	onBoth(t, func(t *testing.T, open func(t *testing.T) *detecting) {
+	withDetector(t, func(t *testing.T, open func(t *testing.T) *detecting) {
 		for name, run := range cases {
 			t.Run(name, func(t *testing.T) {
 				run(newWorld(t, open(t)), func(err error) {

@@ -1,0 +1,48 @@
+package cudatest
+
+import "github.com/purecuda/cuda/driver"
+
+// room reports whether the launch queue of s has room for another operation.
+func (s *stream) room() bool {
+	depth := s.ctx.proc.gpu.conf.QueueDepth
+	if len(s.queue) < depth {
+		return true
+	}
+	kept := s.queue[:0]
+	for _, o := range s.queue {
+		if o.pending() {
+			kept = append(kept, o)
+		}
+	}
+	clear(s.queue[len(kept):])
+	s.queue = kept
+	return len(s.queue) < depth
+}
+
+// awaitRoom blocks the caller, as the driver does, until the stream has moved on.
+func (s *stream) awaitRoom() driver.Result {
+	g, p := s.ctx.proc.gpu, s.ctx.proc
+	g.blocked++
+	g.await(s.ctx, s.queue[0])
+	if g.blocked--; g.blocked == 0 {
+		g.broadcast()
+	}
+	if p.dying {
+		return driver.ErrorDeinitialized
+	}
+	return s.ctx.fault
+}
+
+// awaitUnblocked blocks the caller until no call waits for room in a launch queue: the driver
+// makes no stream meanwhile.
+func (g *GPU) awaitUnblocked() {
+	for g.blocked > 0 {
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		changed := g.changed
+		g.mu.Unlock()
+		<-changed
+		g.mu.Lock()
+	}
+}
