@@ -118,6 +118,7 @@ func every(t *testing.T, d *cuda.Device) {
 func TestFusedCallsLeaveTheContext(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *cuda.Driver{"library": libraryDriver, "real": testgpu.RealDriver} {
 		t.Run(name, func(t *testing.T) {
+			testgpu.NotDetecting(t)
 			d, err := open(t).OpenDevice(0)
 			require.NoError(t, err)
 			api := d.Driver().API()

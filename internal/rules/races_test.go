@@ -46,6 +46,7 @@ func withDetector(t *testing.T, f func(t *testing.T, open func(t *testing.T) *de
 		})
 	})
 	t.Run("real", func(t *testing.T) {
+		testgpu.NotDetecting(t) // else the wrong programs are reported twice
 		table := testgpu.RealDriver(t).API()
 		f(t, func(t *testing.T) *detecting { return listen(t, testgpu.Open(t, cuda.DetectRaces(table)).Driver) })
 	})

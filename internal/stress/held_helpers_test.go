@@ -43,7 +43,10 @@ func onHeld(t *testing.T, f func(t *testing.T, b *held)) {
 		})
 		f(t, newHeld(t, gpu.API()))
 	})
-	t.Run("real", func(t *testing.T) { f(t, newHeld(t, testgpu.RealDriver(t).API())) })
+	t.Run("real", func(t *testing.T) {
+		testgpu.NotDetecting(t)
+		f(t, newHeld(t, testgpu.RealDriver(t).API()))
+	})
 }
 
 func newHeld(t *testing.T, bare *driver.API) *held {

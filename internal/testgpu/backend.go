@@ -77,6 +77,15 @@ func rule(t *testing.T, name string, c cudatest.Config, f func(t *testing.T, b *
 // detectRaces has the rules, and all that runs on a real GPU, look for races.
 var detectRaces = os.Getenv("PURECUDA_TEST_RACES") == "1"
 
+// NotDetecting skips a test that looks at what calls cost, or at the table itself, where the
+// driver looks for races.
+func NotDetecting(t testing.TB) {
+	t.Helper()
+	if detectRaces {
+		t.Skip("PURECUDA_TEST_RACES=1")
+	}
+}
+
 // run opens the devices of b, runs f, and checks that nothing is left open.
 func run(t *testing.T, b *Backend, allowRaces bool, f func(t *testing.T, b *Backend)) {
 	b.openDevices(t)
