@@ -23,10 +23,11 @@ func (s *stream) room() bool {
 func (s *stream) awaitRoom() driver.Result {
 	g, p := s.ctx.proc.gpu, s.ctx.proc
 	g.blocked++
+	s.blocked++
 	g.await(s.ctx, s.queue[0])
-	if g.blocked--; g.blocked == 0 {
-		g.broadcast()
-	}
+	g.blocked--
+	s.blocked--
+	g.broadcast()
 	if p.dying {
 		return driver.ErrorDeinitialized
 	}
@@ -37,12 +38,24 @@ func (s *stream) awaitRoom() driver.Result {
 // makes no stream meanwhile.
 func (g *GPU) awaitUnblocked() {
 	for g.blocked > 0 {
-		if g.changed == nil {
-			g.changed = make(chan struct{})
-		}
-		changed := g.changed
-		g.mu.Unlock()
-		<-changed
-		g.mu.Lock()
+		g.awaitChange()
 	}
+}
+
+// awaitUnblocked blocks the caller until no call waits for room in the queue of s.
+func (s *stream) awaitUnblocked() {
+	for s.blocked > 0 {
+		s.ctx.proc.gpu.awaitChange()
+	}
+}
+
+// awaitChange blocks the caller until the next broadcast.
+func (g *GPU) awaitChange() {
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	changed := g.changed
+	g.mu.Unlock()
+	<-changed
+	g.mu.Lock()
 }

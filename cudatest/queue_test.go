@@ -57,8 +57,11 @@ func TestQueueDepth(t *testing.T) {
 						made <- r
 					})
 				}()
+				asked := make(chan driver.Result, 1)
+				go func() { asked <- b.StreamQuery(s) }()
 				synctest.Wait()
 				require.Equal(t, c.depth < 0, len(made) == 1, "a stream was made")
+				require.Equal(t, c.depth < 0, len(asked) == 1, "the stream was asked")
 				if c.end == driver.Success {
 					release()
 				} else {
@@ -66,6 +69,9 @@ func TestQueueDepth(t *testing.T) {
 				}
 				require.Equal(t, c.end, <-ended)
 				require.Equal(t, c.end, <-made)
+				if c.end != driver.Success {
+					require.Equal(t, c.end, <-asked)
+				}
 			})
 		})
 	}

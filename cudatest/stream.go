@@ -16,6 +16,7 @@ type stream struct {
 	legacy   bool
 	tail     *op   // the last operation
 	queue    []*op // those that fill the launch queue
+	blocked  int   // calls that wait for room in it
 	sequence *order.Sequence
 
 	capture  *capture
@@ -269,6 +270,10 @@ func (p *Process) streamGetID(h driver.Stream) (uint64, driver.Result) {
 // operations that the call is about.
 func (p *Process) watch(fn string, h driver.Stream) (*stream, []*op, driver.Result) {
 	s, r := p.on(fn, h)
+	if r == driver.Success && s.blocked > 0 {
+		s.awaitUnblocked()
+		s, r = p.on(fn, h)
+	}
 	switch {
 	case r != driver.Success:
 		return nil, nil, r

@@ -10,7 +10,7 @@ import (
 // What a stream takes while it stands still.
 
 var queueRows = []row{
-	{"driver: a full launch queue blocks its caller, and others make no stream", 0, queueIsFull},
+	{"driver: a full launch queue blocks its caller and who uses the stream, and others make no stream", 0, queueIsFull},
 	{"driver: records and waits fill no launch queue", 0, queueOfRecords},
 }
 
@@ -54,8 +54,11 @@ func queueIsFull(b *bench) {
 		})
 	})
 	b.blocked("StreamCreateWithPriority on another thread", create)
+	query := b.start(func() driver.Result { return b.StreamQuery(s) })
+	b.blocked("StreamQuery of the stream", query)
 	b.blocked("MemsetD8Async", fill)
 	h.release()
+	<-query.done
 	b.returns("MemsetD8Async", fill)
 	b.returns("StreamCreateWithPriority", create)
 	b.ok("StreamDestroy", b.StreamDestroy(made))
