@@ -1,10 +1,12 @@
 package cuda_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/purecuda/cuda"
+	"github.com/purecuda/cuda/cudatest"
 )
 
 // Two streams are unordered unless they are made so. The first copy below may run before the
@@ -35,7 +37,31 @@ func Example_missingWait() {
 		}
 	}
 	// Output:
-	// race: fill at example_race_test.go:23 and copy at example_race_test.go:24 are not ordered; add an event that is recorded after one and waited for before the other, or WaitStream
-	//	fill on default stream of device 0 writes bytes 0 to 11 of the memory made at example_race_test.go:18
-	//	copy on stream made at example_race_test.go:16 reads them
+	// race: fill at example_race_test.go:25 and copy at example_race_test.go:26 are not ordered; add an event that is recorded after one and waited for before the other, or WaitStream
+	//	fill on default stream of device 0 writes bytes 0 to 11 of the memory made at example_race_test.go:20
+	//	copy on stream made at example_race_test.go:18 reads them
+}
+
+// With a table of DetectRaces, a race is an error of the next Synchronize that succeeds. The
+// simulated GPU stands in for NVIDIA's driver here, for which Options.DetectRaces does the same.
+func ExampleDetectRaces() {
+	table := cudatest.New(cudatest.Config{AllowRaces: true}).API() // it finds races by itself, too
+	dev := must(must(cuda.OpenDriver(cuda.DetectRaces(table))).OpenDevice(0))
+	s := must(dev.NewStream(nil))
+	defer s.Close()
+	x := must(cuda.Alloc[int32](dev, 3))
+	defer x.Close()
+	host := must(cuda.AllocHost[int32](dev, 3, nil))
+	defer host.Close()
+
+	check(cuda.Fill(dev.DefaultStream(), x, 42))
+	check(cuda.Copy(s, host, x)) // wrong
+	err := s.Synchronize()
+	fmt.Println(errors.Is(err, cuda.ErrRace))
+	fmt.Println(err)
+	// Output:
+	// true
+	// cuda: stream synchronize: operations on the same memory are not ordered: race: fill at example_race_test.go:57 and copy at example_race_test.go:58 are not ordered; add an event that is recorded after one and waited for before the other, or WaitStream
+	//	fill on default stream of device 0 writes bytes 0 to 11 of the memory made at example_race_test.go:52
+	//	copy on stream made at example_race_test.go:50 reads them
 }
