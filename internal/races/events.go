@@ -37,8 +37,8 @@ func (d *detector) addEvent(h driver.Event, shared bool) {
 	d.events[h] = &event{shared: shared}
 }
 
-// ended returns the point at which the event that h is now is done.
-func (d *detector) ended(h driver.Event) func() order.Point {
+// doneAt returns the point at which the event that h is now is done.
+func (d *detector) doneAt(h driver.Event) func() order.Point {
 	return func() order.Point { return d.event(h).end(d) }
 }
 
@@ -84,13 +84,13 @@ func (d *detector) wrapEvents(api *driver.API) {
 	}
 	api.StreamWaitEvent = d.waitEvent
 	api.EventQuery = func(h driver.Event) driver.Result {
-		return d.answered(d.ended(h), func() driver.Result { return d.api.EventQuery(h) })
+		return d.answered(d.doneAt(h), func() driver.Result { return d.api.EventQuery(h) })
 	}
 	api.EventSynchronize = func(h driver.Event) driver.Result {
-		return d.answered(d.ended(h), func() driver.Result { return d.api.EventSynchronize(h) })
+		return d.answered(d.doneAt(h), func() driver.Result { return d.api.EventSynchronize(h) })
 	}
 	api.EventElapsedTime = func(start, end driver.Event) (ms float32, r driver.Result) {
-		both := func() order.Point { return order.Merge(d.ended(start)(), d.ended(end)()) }
+		both := func() order.Point { return order.Merge(d.doneAt(start)(), d.doneAt(end)()) }
 		r = d.answered(both, func() driver.Result {
 			ms, r = d.api.EventElapsedTime(start, end)
 			return r

@@ -159,11 +159,23 @@ func (d *detector) wrapGraphs(api *driver.API) {
 		s.turn.Lock()
 		defer s.turn.Unlock()
 		d.mu.Lock()
-		if exec := d.execs[x]; exec != nil && s.capture == nil { // before its host functions run
+		exec := d.execs[x]
+		noted := exec != nil && s.capture == nil
+		if noted { // before its host functions run
 			d.launch(exec, s, &launched)
 		}
 		d.unlock()
-		return d.api.GraphLaunch(x, h)
+		r := d.api.GraphLaunch(x, h)
+		if r != driver.Success && noted {
+			d.mu.Lock()
+			defer d.unlock()
+			for _, n := range exec.graph.nodes {
+				if n.host != nil {
+					d.refused(n.host)
+				}
+			}
+		}
+		return r
 	}
 }
 

@@ -30,16 +30,15 @@ func (d *detector) hostOperation(f driver.HostFunc) *operation {
 	h := new(hostFunc)
 	h.native = driver.NewHostFunc(func() {
 		d.mu.Lock()
-		c := h.calls[0]
-		h.calls = h.calls[1:]
-		d.hostWaited(c.before)
+		var c hostCall
+		if len(h.calls) > 0 { // else the launch was not by the table
+			c, h.calls = h.calls[0], h.calls[1:]
+			d.hostWaited(c.before)
+		}
 		d.unlock()
 		f.Call()
 		d.mu.Lock()
-		d.end(func(w *openWait) bool { return w == c.wait })
-		if h.last {
-			h.release()
-		}
+		d.ended(h, c)
 		d.unlock()
 	})
 	return &operation{host: h, run: func(s *order.Sequence) order.Point {
@@ -48,6 +47,23 @@ func (d *detector) hostOperation(f driver.HostFunc) *operation {
 		d.begin(c.wait)
 		return c.wait.at
 	}}
+}
+
+// ended is called when a call is over, or will not come.
+func (d *detector) ended(h *hostFunc, c hostCall) {
+	d.end(func(w *openWait) bool { return w == c.wait })
+	if h.last {
+		h.release()
+	}
+}
+
+// refused takes back the last call, which will not come.
+func (d *detector) refused(h *hostFunc) {
+	if n := len(h.calls) - 1; n >= 0 {
+		c := h.calls[n]
+		h.calls = h.calls[:n]
+		d.ended(h, c)
+	}
 }
 
 func (d *detector) wrapHostFuncs(api *driver.API) {
@@ -68,7 +84,9 @@ func (d *detector) wrapHostFuncs(api *driver.API) {
 		defer d.unlock()
 		switch {
 		case r != driver.Success:
-			o.host.native.Release()
+			o.host.last = true
+			d.refused(o.host)
+			o.host.release()
 		case captured:
 			s.capture.add(s, o)
 		}

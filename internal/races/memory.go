@@ -1,6 +1,7 @@
 package races
 
 import (
+	"maps"
 	"slices"
 	"unsafe"
 
@@ -97,7 +98,13 @@ func (d *detector) made(base, n uint64, host bool, at callsite.Site) *block {
 func (d *detector) freed(base uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.remove(d.find(base))
+	i := d.at(base)
+	if i == len(d.spans) || d.spans[i].from > base {
+		return
+	}
+	s := d.spans[i]
+	maps.DeleteFunc(d.written, func(p driver.DevicePtr, _ []wordWrite) bool { return s.from <= uint64(p) && uint64(p) < s.to })
+	d.remove(s.block)
 }
 
 func (d *detector) wrapMemory(api *driver.API) {
@@ -187,10 +194,11 @@ func (d *detector) opened(p driver.DevicePtr, at callsite.Site) {
 		return
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	b := d.find(uint64(p))
-	d.mu.Unlock()
 	if b == nil {
-		b = d.made(uint64(base), n, false, at)
+		b = &block{base: uint64(base), made: at}
+		d.insert(span{b.base, b.base + n, b})
 	}
 	b.opened++
 }
