@@ -37,8 +37,8 @@ func DetectRaces(api *driver.API) *driver.API {
 	return races.Detect(api)
 }
 
-// OnRace sets the function that is called with each race, on the goroutine that found it, during
-// the call that did. With nil, races are errors of Synchronize. It does nothing if the driver was
+// OnRace sets the function that is called with each race, on a goroutine of its own, during the
+// call that found it. With nil, races are errors of Synchronize. It does nothing if the driver was
 // not opened with [Options.DetectRaces] or with a table of [DetectRaces]. f must not call this
 // package.
 func (d *Driver) OnRace(f func(report string)) {

@@ -46,8 +46,9 @@ func (g *GPU) used(o *op, uses []use) {
 		}
 		if !g.conf.AllowRaces {
 			a := order.Access{From: u.from, To: u.to, Kind: u.kind, At: o.at, By: o.task}
-			g.order.Access(u.block.history, a, func(earlier order.Access, from, to uint64) {
+			g.order.Access(u.block.history, a, func(earlier order.Access, from, to uint64) bool {
 				g.races.Add(u.block.made, earlier, a, from, to)
+				return true
 			})
 		}
 		if u.kind == order.Atomic && u.block.host { // the CPU may look at it at any time

@@ -45,12 +45,17 @@ func (r *Races) Found(report string) {
 	}
 	r.mu.Unlock()
 	if on != nil {
-		on(report)
+		done := make(chan struct{})
+		go func() { // which it may end, as t.FailNow does
+			defer close(done)
+			on(report)
+		}()
+		<-done
 	}
 }
 
-// On has f called with the reports from now on, on the goroutine that found the race; with nil,
-// they wait for Take again. A nil *Races has none.
+// On has f called with the reports from now on, on a goroutine of its own, which the call that
+// found the race waits for; with nil, they wait for Take again. A nil *Races has none.
 func (r *Races) On(f func(report string)) {
 	if r == nil {
 		return

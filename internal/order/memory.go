@@ -44,9 +44,14 @@ func (k Kind) covers(l Kind) bool { return k == Write || k == l }
 // mostParts is how many parts are kept. With more, all are dropped, and a race may be missed.
 const mostParts = 1 << 15
 
+// mostUnjudged is how many accesses of a part are kept that race did not judge.
+const mostUnjudged = 64
+
 // Access notes an access. It calls race for each earlier one to the same bytes that does not come
-// before it and should. Accesses must come in an order that the operations can have had.
-func (t *Tracker) Access(m *Memory, a Access, race func(earlier Access, from, to uint64)) {
+// before it and should; race returns false if that may turn out to be ordered, so that later
+// accesses are still compared with the earlier one. Accesses must come in an order that the
+// operations can have had.
+func (t *Tracker) Access(m *Memory, a Access, race func(earlier Access, from, to uint64) (judged bool)) {
 	if a.From >= a.To {
 		return
 	}
@@ -72,7 +77,7 @@ func (t *Tracker) Access(m *Memory, a Access, race func(earlier Access, from, to
 		if at < from {
 			parts = append(parts, part{at, from, []Access{a}})
 		}
-		parts = append(parts, part{from, to, t.added(p.accesses, a, func(earlier Access) { race(earlier, from, to) })})
+		parts = append(parts, part{from, to, t.added(p.accesses, a, func(earlier Access) bool { return race(earlier, from, to) })})
 		if to < p.to {
 			parts = append(parts, part{to, p.to, p.accesses})
 		}
@@ -85,13 +90,12 @@ func (t *Tracker) Access(m *Memory, a Access, race func(earlier Access, from, to
 }
 
 // added returns accesses with a, without those that matter no more.
-func (t *Tracker) added(accesses []Access, a Access, race func(earlier Access)) []Access {
+func (t *Tracker) added(accesses []Access, a Access, race func(earlier Access) (judged bool)) []Access {
 	kept := make([]Access, 0, len(accesses)+1)
 	for _, b := range accesses {
 		before := t.Before(b.At, a.At)
 		if !before && a.Kind.races(b.Kind) {
-			race(b)
-			before = true // it is reported
+			before = race(b) || len(kept) >= mostUnjudged
 		}
 		if !before || !a.Kind.covers(b.Kind) {
 			kept = append(kept, b)

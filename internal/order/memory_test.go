@@ -54,8 +54,9 @@ func TestMemory(t *testing.T) {
 			races := ""
 			for i, s := range c.steps {
 				a := order.Access{From: uint64(s.from), To: uint64(s.to), Kind: s.kind, At: seqs[s.sequence].Next(), By: i}
-				tr.Access(&m, a, func(earlier order.Access, from, to uint64) {
+				tr.Access(&m, a, func(earlier order.Access, from, to uint64) bool {
 					races += fmt.Sprintf("%v-%d at %d-%d ", earlier.By, i, from, to)
+					return true
 				})
 			}
 			require.Equal(t, c.races, races)
@@ -69,7 +70,10 @@ func TestMemoryOfOneOperation(t *testing.T) {
 	var m order.Memory
 	a, b := tr.NewSequence().Next(), tr.NewSequence().Next()
 	races := ""
-	report := func(_ order.Access, from, to uint64) { races += fmt.Sprintf("%d-%d ", from, to) }
+	report := func(_ order.Access, from, to uint64) bool {
+		races += fmt.Sprintf("%d-%d ", from, to)
+		return true
+	}
 	tr.Access(&m, order.Access{From: 0, To: 4, Kind: order.Read, At: a}, report)
 	tr.Access(&m, order.Access{From: 2, To: 8, Kind: order.Write, At: a}, report)
 	require.Empty(t, races)
@@ -113,14 +117,18 @@ func TestMemoryIsBytes(t *testing.T) {
 			to := from + r.Uint64N(size-from+1)
 			a := order.Access{From: from, To: to, Kind: order.Kind(r.IntN(3)), At: s.Next(), By: s}
 			var got, want [size]int
-			tr.Access(&whole, a, func(_ order.Access, from, to uint64) {
+			tr.Access(&whole, a, func(_ order.Access, from, to uint64) bool {
 				for i := from; i < to; i++ {
 					got[i]++
 				}
+				return true
 			})
 			for i := from; i < to; i++ {
 				a.From, a.To = 0, 1
-				tr.Access(&bytes[i], a, func(order.Access, uint64, uint64) { want[i]++ })
+				tr.Access(&bytes[i], a, func(order.Access, uint64, uint64) bool {
+					want[i]++
+					return true
+				})
 			}
 			require.Equal(t, want, got, "seed %d", seed)
 		}
@@ -132,7 +140,10 @@ func TestWriters(t *testing.T) {
 	var tr order.Tracker
 	var m order.Memory
 	a, b, c := tr.NewSequence(), tr.NewSequence(), tr.NewSequence()
-	none := func(order.Access, uint64, uint64) { t.Error("a race") }
+	none := func(order.Access, uint64, uint64) bool {
+		t.Error("a race")
+		return true
+	}
 	write := func(s *order.Sequence, from, to uint64, kind order.Kind) {
 		tr.Access(&m, order.Access{From: from, To: to, Kind: kind, At: s.Next()}, none)
 	}
@@ -152,6 +163,6 @@ func BenchmarkAccess(b *testing.B) {
 	s := tr.NewSequence()
 	b.ReportAllocs()
 	for b.Loop() {
-		tr.Access(&m, order.Access{To: 64, Kind: order.Write, At: s.Next()}, func(order.Access, uint64, uint64) {})
+		tr.Access(&m, order.Access{To: 64, Kind: order.Write, At: s.Next()}, func(order.Access, uint64, uint64) bool { return true })
 	}
 }

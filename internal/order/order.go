@@ -176,7 +176,7 @@ func (t *Tracker) Waited(p Point) bool { return t.host.reaches(p) }
 
 // Acquire notes that at, which is on a sequence, came after what the host has waited for and
 // after all of points: it waited for memory that they wrote. It may be called after others were
-// put behind at, in the order of the sequence.
+// put behind at, and after they have acquired something.
 func (t *Tracker) Acquire(at Point, points ...Point) {
 	s := at.sequence
 	known := t.host.after(points...)
@@ -185,22 +185,31 @@ func (t *Tracker) Acquire(at Point, points ...Point) {
 	}
 	if len(s.acquired) == 0 {
 		t.acquiring = append(t.acquiring, s)
-	} else {
-		known = known.after(Point{known: s.acquired[len(s.acquired)-1].known})
 	}
-	s.acquired = append(s.acquired, acquisition{at.n, known})
+	i, found := slices.BinarySearchFunc(s.acquired, at.n, byNumber)
+	if i > 0 {
+		known = known.after(Point{known: s.acquired[i-1].known})
+	}
+	if !found {
+		s.acquired = slices.Insert(s.acquired, i, acquisition{n: at.n})
+	}
+	for j := i; j < len(s.acquired); j++ {
+		s.acquired[j].known = s.acquired[j].known.after(Point{known: known})
+	}
 	if len(s.acquired) > mostAcquired { // the older one says more than is true now: a race may be missed
 		s.acquired[0].known = s.acquired[1].known
 		s.acquired = slices.Delete(s.acquired, 1, 2)
 	}
 }
 
+func byNumber(a acquisition, n uint64) int { return cmp.Compare(a.n, n) }
+
 // mostAcquired is how many acquisitions a sequence keeps apart.
 const mostAcquired = 256
 
 // upTo returns what the operations of s up to n have acquired.
 func (s *Sequence) upTo(n uint64) clock {
-	i, found := slices.BinarySearchFunc(s.acquired, n, func(a acquisition, n uint64) int { return cmp.Compare(a.n, n) })
+	i, found := slices.BinarySearchFunc(s.acquired, n, byNumber)
 	if found {
 		i++
 	}

@@ -13,7 +13,10 @@ import (
 func racing(t *order.Tracker, p, q order.Point) bool {
 	var m order.Memory
 	races := 0
-	report := func(order.Access, uint64, uint64) { races++ }
+	report := func(order.Access, uint64, uint64) bool {
+		races++
+		return true
+	}
 	t.Access(&m, order.Access{To: 1, Kind: order.Write, At: p}, report)
 	t.Access(&m, order.Access{To: 1, Kind: order.Read, At: q}, report)
 	return races > 0

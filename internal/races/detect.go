@@ -91,15 +91,20 @@ func (o *operation) on(d *detector, s *order.Sequence, task *Task) order.Point {
 	}
 	for _, u := range o.uses {
 		a := order.Access{From: u.from, To: u.to, Kind: u.kind, At: at, By: task}
-		d.order.Access(&u.block.history, a, func(earlier order.Access, from, to uint64) {
+		d.order.Access(&u.block.history, a, func(earlier order.Access, from, to uint64) (judged bool) {
 			c := candidate{u.block, earlier, a, from, to, d.unsure(earlier.At), d.unsure(at)}
-			switch {
-			case !c.unsureEarlier && !c.unsureLater:
+			if !c.unsureEarlier && !c.unsureLater {
 				d.report(c)
-			case len(d.candidates) < mostCandidates:
+				return true
+			}
+			if len(d.candidates) < mostCandidates {
 				d.candidates = append(d.candidates, c)
 			}
+			return false
 		})
+		if u.kind == order.Write {
+			u.block.forgetWords(u.from, u.to)
+		}
 		if u.kind == order.Atomic && u.block.host { // the CPU may look at it at any time
 			d.hostWaited(at)
 		}
@@ -162,6 +167,23 @@ func (d *detector) put(s *stream, o *operation, call func() driver.Result) drive
 		d.mu.Lock()
 		defer d.unlock()
 		d.noted(s, o)
+	}
+	return r
+}
+
+// putEarly is put for what may be done, or block the caller until it is, before the driver has
+// answered: it is noted first.
+func (d *detector) putEarly(s *stream, o *operation, call func() driver.Result) driver.Result {
+	s.turn.Lock()
+	d.mu.Lock()
+	d.noted(s, o)
+	d.unlock()
+	s.turn.Unlock()
+	r := call()
+	if r != driver.Success {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		o.task.Refused = true
 	}
 	return r
 }

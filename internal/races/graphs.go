@@ -16,6 +16,7 @@ type graphs struct {
 
 // capture is a capture that is going on.
 type capture struct {
+	origin  *stream
 	nodes   []*node
 	streams []*stream
 }
@@ -62,8 +63,15 @@ func (c *capture) join(s *stream, nodes []*node) {
 	}
 }
 
-// leaveCapture ends the part of s in a capture.
-func (s *stream) leaveCapture() { s.capture, s.frontier = nil, nil }
+// end ends the capture and returns its graph.
+func (c *capture) end() *graph {
+	for _, s := range c.streams {
+		if s.capture == c {
+			s.capture, s.frontier = nil, nil
+		}
+	}
+	return &graph{nodes: c.nodes, users: 1}
+}
 
 // release is called when a graph or an executable graph of it is destroyed.
 func (g *graph) release() {
@@ -87,7 +95,7 @@ func (d *detector) wrapGraphs(api *driver.API) {
 		if r == driver.Success {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			new(capture).join(s, nil)
+			(&capture{origin: s}).join(s, nil)
 		}
 		return r
 	}
@@ -102,12 +110,7 @@ func (d *detector) wrapGraphs(api *driver.API) {
 		if c == nil {
 			return native, r
 		}
-		for _, s := range c.streams {
-			if s.capture == c {
-				s.leaveCapture()
-			}
-		}
-		g := &graph{nodes: c.nodes, users: 1}
+		g := c.end()
 		if r == driver.Success {
 			d.captured[native] = g
 		} else {
@@ -159,21 +162,16 @@ func (d *detector) wrapGraphs(api *driver.API) {
 		s.turn.Lock()
 		defer s.turn.Unlock()
 		d.mu.Lock()
-		exec := d.execs[x]
-		noted := exec != nil && s.capture == nil
-		if noted { // before its host functions run
-			d.launch(exec, s, &launched)
+		var undo func()
+		if exec := d.execs[x]; exec != nil && s.capture == nil { // before its host functions run
+			undo = d.launch(exec, s, &launched)
 		}
 		d.unlock()
 		r := d.api.GraphLaunch(x, h)
-		if r != driver.Success && noted {
+		if r != driver.Success && undo != nil {
 			d.mu.Lock()
 			defer d.unlock()
-			for _, n := range exec.graph.nodes {
-				if n.host != nil {
-					d.refused(n.host)
-				}
-			}
+			undo()
 		}
 		return r
 	}
@@ -190,28 +188,46 @@ func (d *detector) graph(h driver.Graph) *graph {
 	return g
 }
 
-// launch notes a launch of x on s. The caller holds mu.
-func (d *detector) launch(x *graphExec, s *stream, launched *callsite.Site) {
+// launch notes a launch of x on s. The caller holds mu, and calls undo, then too, if the driver
+// refuses it.
+func (d *detector) launch(x *graphExec, s *stream, launched *callsite.Site) (undo func()) {
 	s.follow()
 	s.sequence.Join(x.at)
 	begin := s.sequence.Next()
-	points := make(map[*node]order.Point, len(x.graph.nodes))
+	nodes := x.graph.nodes
+	points, tasks, calls := make(map[*node]order.Point, len(nodes)), make([]*Task, len(nodes)), map[*hostFunc]*hostCall{}
 	branch := x.branches.Launch(&d.order, s.sequence)
-	for _, n := range x.graph.nodes {
+	for i, n := range nodes {
 		sequence := branch(n, n.after)
 		sequence.Join(begin)
 		for _, a := range n.after {
 			sequence.Join(points[a])
 		}
-		points[n] = n.on(d, sequence, n.task.InGraph(s, launched))
+		tasks[i] = n.task.InGraph(s, launched)
+		points[n] = n.on(d, sequence, tasks[i])
+		if n.host != nil {
+			c := n.host.calls[len(n.host.calls)-1]
+			c.exec = x
+			calls[n.host] = c
+		}
 	}
 	for _, p := range points {
 		s.sequence.Join(p)
 	}
 	x.at = s.sequence.Next()
-	for _, n := range x.graph.nodes {
+	for _, n := range nodes {
 		if n.ctx != s.ctx { // another device is as busy with it as with a stream's work
 			n.ctx.gone = order.Merge(n.ctx.gone, x.at)
+		}
+	}
+	return func() {
+		for _, t := range tasks {
+			if t != nil {
+				t.Refused = true
+			}
+		}
+		for h, c := range calls {
+			d.refused(h, c)
 		}
 	}
 }

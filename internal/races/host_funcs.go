@@ -1,25 +1,25 @@
 package races
 
 import (
+	"slices"
+
 	"github.com/purecuda/cuda/driver"
 	"github.com/purecuda/cuda/internal/order"
 )
 
 // hostFunc is a function of the host in a stream or a graph.
 type hostFunc struct {
-	native driver.HostFunc // what the driver calls
-	calls  []hostCall      // those to come
-	last   bool            // there are no others
+	native  driver.HostFunc // what the driver calls
+	calls   []*hostCall     // those to come, in the order of their launches
+	running int
+	unended []*hostCall // those of which it is not known whether they are over
+	last    bool        // no others are enqueued
 }
 
-// release is called when no more calls are enqueued. The caller holds mu.
-func (h *hostFunc) release() {
-	if h.last = true; len(h.calls) == 0 {
-		h.native.Release()
-	}
-}
-
+// hostCall is a call that was enqueued: that of an executable graph, or nil. Those of one graph
+// come in order; of several, nobody knows which one comes first.
 type hostCall struct {
+	exec   *graphExec
 	before order.Point
 	wait   *openWait
 }
@@ -30,39 +30,74 @@ func (d *detector) hostOperation(f driver.HostFunc) *operation {
 	h := new(hostFunc)
 	h.native = driver.NewHostFunc(func() {
 		d.mu.Lock()
-		var c hostCall
-		if len(h.calls) > 0 { // else the launch was not by the table
-			c, h.calls = h.calls[0], h.calls[1:]
-			d.hostWaited(c.before)
-		}
+		sure := d.began(h)
 		d.unlock()
 		f.Call()
 		d.mu.Lock()
-		d.ended(h, c)
+		d.ended(h, sure)
 		d.unlock()
 	})
 	return &operation{host: h, run: func(s *order.Sequence) order.Point {
-		c := hostCall{before: s.Last(), wait: &openWait{at: s.Next()}}
+		c := &hostCall{before: s.Last(), wait: &openWait{at: s.Next()}}
 		h.calls = append(h.calls, c)
 		d.begin(c.wait)
 		return c.wait.at
 	}}
 }
 
-// ended is called when a call is over, or will not come.
-func (d *detector) ended(h *hostFunc, c hostCall) {
-	d.end(func(w *openWait) bool { return w == c.wait })
-	if h.last {
-		h.release()
+// began is called when a call begins. It returns which one it is, nil if that is not known.
+func (d *detector) began(h *hostFunc) (sure *hostCall) {
+	h.running++
+	if len(h.calls) == 0 { // the launch was not by the table
+		return nil
 	}
+	c := h.calls[0]
+	h.calls = h.calls[1:]
+	other := func(o *hostCall) bool { return o.exec != c.exec }
+	if slices.ContainsFunc(h.calls, other) || slices.ContainsFunc(h.unended, other) {
+		h.unended = append(h.unended, c)
+		return nil
+	}
+	d.hostWaited(c.before)
+	return c
 }
 
-// refused takes back the last call, which will not come.
-func (d *detector) refused(h *hostFunc) {
-	if n := len(h.calls) - 1; n >= 0 {
-		c := h.calls[n]
-		h.calls = h.calls[:n]
-		d.ended(h, c)
+// ended is called when a call is over.
+func (d *detector) ended(h *hostFunc, sure *hostCall) {
+	h.running--
+	over := []*hostCall{sure}
+	if len(h.calls) == 0 && h.running == 0 {
+		over = append(over, h.unended...)
+		h.unended = nil
+	}
+	d.over(over...)
+	h.settle()
+}
+
+// over ends the waits of calls; nil ones have none.
+func (d *detector) over(calls ...*hostCall) {
+	d.end(func(w *openWait) bool {
+		return slices.ContainsFunc(calls, func(c *hostCall) bool { return c != nil && c.wait == w })
+	})
+}
+
+// refused takes back a call that will not come.
+func (d *detector) refused(h *hostFunc, c *hostCall) {
+	h.calls = slices.DeleteFunc(h.calls, func(o *hostCall) bool { return o == c })
+	d.over(c)
+	h.settle()
+}
+
+// release is called when no others are enqueued. The caller holds mu.
+func (h *hostFunc) release() {
+	h.last = true
+	h.settle()
+}
+
+// settle drops the function when it is not called any more.
+func (h *hostFunc) settle() {
+	if h.last && len(h.calls) == 0 && h.running == 0 {
+		h.native.Release()
 	}
 }
 
@@ -84,8 +119,9 @@ func (d *detector) wrapHostFuncs(api *driver.API) {
 		defer d.unlock()
 		switch {
 		case r != driver.Success:
-			o.host.last = true
-			d.refused(o.host)
+			for _, c := range slices.Clone(o.host.calls) {
+				d.refused(o.host, c)
+			}
 			o.host.release()
 		case captured:
 			s.capture.add(s, o)

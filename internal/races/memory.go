@@ -1,7 +1,6 @@
 package races
 
 import (
-	"maps"
 	"slices"
 	"unsafe"
 
@@ -28,6 +27,7 @@ type block struct {
 	opened  int // how often memory of another process was
 	made    callsite.Site
 	history order.Memory
+	written map[uint64][]wordWrite // by offset: the last writes of words that were enqueued
 }
 
 // use is bytes of a block that an operation uses.
@@ -93,18 +93,27 @@ func (d *detector) made(base, n uint64, host bool, at callsite.Site) *block {
 	return b
 }
 
-// freed removes the allocation at an address. It is called before the driver can give the
-// address out again.
-func (d *detector) freed(base uint64) {
+// free removes the allocation at an address before the driver can give that out again, and puts
+// it back if the driver refuses.
+func (d *detector) free(base uint64, call func() driver.Result) driver.Result {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	i := d.at(base)
-	if i == len(d.spans) || d.spans[i].from > base {
-		return
+	known := i < len(d.spans) && d.spans[i].from <= base
+	var s span
+	if known {
+		s = d.spans[i]
+		d.remove(s.block)
 	}
-	s := d.spans[i]
-	maps.DeleteFunc(d.written, func(p driver.DevicePtr, _ []wordWrite) bool { return s.from <= uint64(p) && uint64(p) < s.to })
-	d.remove(s.block)
+	d.mu.Unlock()
+	r := call()
+	if r != driver.Success && known {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if i := d.at(s.from); i == len(d.spans) || d.spans[i].from >= s.to {
+			d.insert(s)
+		}
+	}
+	return r
 }
 
 func (d *detector) wrapMemory(api *driver.API) {
@@ -117,8 +126,7 @@ func (d *detector) wrapMemory(api *driver.API) {
 		return p, r
 	}
 	api.MemFree = func(p driver.DevicePtr) driver.Result {
-		d.freed(uint64(p))
-		return d.api.MemFree(p)
+		return d.free(uint64(p), func() driver.Result { return d.api.MemFree(p) })
 	}
 	api.MemHostAlloc = func(n uint64, flags uint32) (unsafe.Pointer, driver.Result) {
 		p, r := d.api.MemHostAlloc(n, flags)
@@ -128,8 +136,7 @@ func (d *detector) wrapMemory(api *driver.API) {
 		return p, r
 	}
 	api.MemFreeHost = func(p unsafe.Pointer) driver.Result {
-		d.freed(address(p))
-		return d.api.MemFreeHost(p)
+		return d.free(address(p), func() driver.Result { return d.api.MemFreeHost(p) })
 	}
 	api.MemHostRegister = func(p unsafe.Pointer, n uint64, flags uint32) driver.Result {
 		r := d.api.MemHostRegister(p, n, flags)
@@ -139,8 +146,7 @@ func (d *detector) wrapMemory(api *driver.API) {
 		return r
 	}
 	api.MemHostUnregister = func(p unsafe.Pointer) driver.Result {
-		d.freed(address(p))
-		return d.api.MemHostUnregister(p)
+		return d.free(address(p), func() driver.Result { return d.api.MemHostUnregister(p) })
 	}
 	api.IPCOpenMemHandle = func(h driver.IPCMemHandle, flags uint32) (driver.DevicePtr, driver.Result) {
 		p, r := d.api.IPCOpenMemHandle(h, flags)
@@ -171,8 +177,9 @@ func (d *detector) wrapMemory(api *driver.API) {
 	}
 	api.MemFreeAsync = func(p driver.DevicePtr, h driver.Stream) driver.Result {
 		uses := d.all(uint64(p))
-		d.freed(uint64(p))
-		return d.enqueue(h, "free", uses, func() driver.Result { return d.api.MemFreeAsync(p, h) })
+		return d.enqueue(h, "free", uses, func() driver.Result {
+			return d.free(uint64(p), func() driver.Result { return d.api.MemFreeAsync(p, h) })
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ type Task struct {
 	Stream   fmt.Stringer
 	At       callsite.Site
 	Launched *callsite.Site // where the graph was launched whose node it is
+	Refused  bool           // the driver has refused it, so that it uses nothing
 }
 
 // InGraph returns what describes a node of a graph that was launched on s; nil if t is.
@@ -21,7 +22,7 @@ func (t *Task) InGraph(s fmt.Stringer, launched *callsite.Site) *Task {
 	if t == nil {
 		return nil
 	}
-	return &Task{What: t.What, Stream: s, At: t.At, Launched: launched}
+	return &Task{What: t.What, Stream: s, At: t.At, Launched: launched, Refused: t.Refused}
 }
 
 // String names the operation and its line.
@@ -48,6 +49,9 @@ func (r *Reports) All() []string { return r.all }
 // returns the report, or "" if there is none because the lines are known.
 func (r *Reports) Add(made fmt.Stringer, earlier, later order.Access, from, to uint64) string {
 	first, second := earlier.By.(*Task), later.By.(*Task)
+	if first.Refused || second.Refused {
+		return ""
+	}
 	lines := [2]string{first.At.String(), second.At.String()}
 	slices.Sort(lines[:])
 	if len(r.all) == mostRaces || r.raced[lines] {

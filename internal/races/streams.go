@@ -172,7 +172,10 @@ func (d *detector) wrapStreams(api *driver.API) {
 			if s.blocking {
 				s.ctx.left = order.Merge(s.ctx.left, s.sequence.Last())
 			}
-			s.leaveCapture()
+			if c := s.capture; c != nil && c.origin == s {
+				c.end().release()
+			}
+			s.capture = nil
 			s.sequence.Retire()
 		}
 		d.mu.Unlock()

@@ -1,6 +1,7 @@
 package races
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/purecuda/cuda/driver"
@@ -10,8 +11,8 @@ import (
 
 // words are the words of memory that streams write and wait for.
 type words struct {
-	written map[driver.DevicePtr][]wordWrite // the last writes that were enqueued
 	open    []*openWait
+	sweepAt int // sweep when so many are open
 }
 
 type wordWrite struct {
@@ -27,11 +28,13 @@ type openWait struct {
 	value, flags uint32
 }
 
-// mostWrites is how many writes of a word are kept, and mostOpen how many waits.
-const (
-	mostWrites = 64
-	mostOpen   = 1024
-)
+// mostWrites is how many writes of a word are kept.
+const mostWrites = 64
+
+// forgetWords forgets what was written to words among bytes that something else has written.
+func (b *block) forgetWords(from, to uint64) {
+	maps.DeleteFunc(b.written, func(at uint64, _ []wordWrite) bool { return from < at+4 && at < to })
+}
 
 // ends reports whether a value of the word ends the wait.
 func (w *openWait) ends(word uint32) bool {
@@ -55,8 +58,9 @@ func (d *detector) unsure(p order.Point) bool {
 
 // begin adds an open wait.
 func (d *detector) begin(w *openWait) {
-	if len(d.open) == mostOpen {
+	if len(d.open) >= max(d.sweepAt, 64) {
 		d.sweep()
+		d.sweepAt = 2 * len(d.open)
 	}
 	d.open = append(d.open, w)
 }
@@ -73,17 +77,27 @@ func (d *detector) end(ends func(w *openWait) bool, at ...order.Point) {
 	d.settle()
 }
 
-// sweep drops waits that the host knows to be over.
+// sweep drops waits for words that the host knows to be over. Host functions end by themselves.
 func (d *detector) sweep() {
-	d.open = slices.DeleteFunc(d.open, func(w *openWait) bool { return d.order.Waited(w.at) })
+	d.open = slices.DeleteFunc(d.open, func(w *openWait) bool { return w.addr != 0 && d.order.Waited(w.at) })
 }
 
-// waitWord puts a wait on a sequence: behind a write that ends it, if there is one.
+// waitWord puts a wait on a sequence: behind the first of the last writes that end it, if there
+// are such. The host may have set the word back since it knows of a write, and at any time if
+// it is in its memory: then the wait is open.
 func (d *detector) waitWord(s *order.Sequence, w openWait) order.Point {
-	for _, x := range d.written[w.addr] {
-		if w.ends(x.value) {
-			s.Join(x.at)
-			return s.Next()
+	b := d.find(uint64(w.addr))
+	if b != nil {
+		writes := b.written[uint64(w.addr)-b.base]
+		i := len(writes)
+		for i > 0 && w.ends(writes[i-1].value) && !d.order.Waited(writes[i-1].at) {
+			i--
+		}
+		if i < len(writes) {
+			s.Join(writes[i].at)
+			if !b.host {
+				return s.Next()
+			}
 		}
 	}
 	w.at = s.Next()
@@ -95,16 +109,20 @@ func (d *detector) waitWord(s *order.Sequence, w openWait) order.Point {
 func (d *detector) writeWord(s *order.Sequence, addr driver.DevicePtr, value uint32) order.Point {
 	at := s.Next()
 	d.end(func(w *openWait) bool { return w.addr == addr && w.ends(value) }, at)
-	kept := d.written[addr]
-	if len(kept) == mostWrites {
-		kept = slices.Delete(kept, 0, 1)
+	if b := d.find(uint64(addr)); b != nil {
+		if b.written == nil {
+			b.written = map[uint64][]wordWrite{}
+		}
+		kept := b.written[uint64(addr)-b.base]
+		if len(kept) == mostWrites {
+			kept = slices.Delete(kept, 0, 1)
+		}
+		b.written[uint64(addr)-b.base] = append(kept, wordWrite{at, value})
 	}
-	d.written[addr] = append(kept, wordWrite{at, value})
 	return at
 }
 
 func (d *detector) wrapWords(api *driver.API) {
-	d.written = map[driver.DevicePtr][]wordWrite{}
 	api.StreamWaitValue32 = func(h driver.Stream, addr driver.DevicePtr, value, flags uint32) driver.Result {
 		w := openWait{addr: addr, value: value, flags: flags}
 		o := &operation{run: func(s *order.Sequence) order.Point { return d.waitWord(s, w) }}
@@ -117,6 +135,6 @@ func (d *detector) wrapWords(api *driver.API) {
 			uses: d.use(uint64(addr), 4, order.Atomic),
 			run:  func(s *order.Sequence) order.Point { return d.writeWord(s, addr, value) },
 		}
-		return d.put(s, o, func() driver.Result { return d.api.StreamWriteValue32(h, addr, value, flags) })
+		return d.putEarly(s, o, func() driver.Result { return d.api.StreamWriteValue32(h, addr, value, flags) })
 	}
 }
