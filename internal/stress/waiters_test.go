@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/purecuda/cuda"
@@ -63,9 +62,6 @@ func TestManyWaiters(t *testing.T) {
 			fmt.Fprintf(&table, "| %d | %.3f ms | %.3f ms | %.3f ms | %.3f ms | %.3f ms | %d | %d B and a stack of %d B |\n", n.waiters,
 				ms(c.at(0.5)), ms(c.at(0.99)), ms(c.last.at(0.5)), ms(c.device.at(0.5)), ms(c.alone.at(0.5)), c.threads, c.heap/n.waiters, c.stack/n.waiters)
 			require.LessOrEqual(t, c.threads, 16)
-			if b.Real {
-				assert.Less(t, c.last.at(0.5), 20*time.Millisecond)
-			}
 		}
 		t.Logf("%s: from the store that releases the streams until the goroutines ran; the last: median of the rounds\n%s", b.Driver.Library(), &table)
 	})

@@ -110,6 +110,7 @@ func TestCancelStorm(t *testing.T) {
 		}
 	}
 	kinds := stormWaits(stages)
+	useProcessors()
 	goroutines, began, most := runtime.NumGoroutine(), testgpu.Threads(), 0
 	handles := b.Driver.Stats()
 	handles.Events += streams * events

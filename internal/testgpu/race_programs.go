@@ -440,4 +440,99 @@ var RacePrograms = map[string]func(r *Raced, right bool){
 		require.NoError(r.T, e.Record(r.S2))
 		require.NoError(r.T, x.Launch(r.S1))
 	},
+	"a word that is set back": func(r *Raced, right bool) {
+		w := Alloc[uint32](r.T, r.Device, 1)
+		for range 2 {
+			require.NoError(r.T, cuda.Fill(r.S1, w, 0))
+			r.Synchronize(r.S1)
+			require.NoError(r.T, r.S2.WaitValue(w, 1))
+			r.Read(r.S2, r.X)
+			if right {
+				r.Fill(r.S1, r.X)
+			}
+			require.NoError(r.T, r.S1.WriteValue(w, 1))
+			if !right {
+				r.Fill(r.S1, r.X)
+			}
+			r.Synchronize(r.S2)
+			r.Synchronize(r.S1)
+		}
+	},
+	"words, the last one first": func(r *Raced, right bool) {
+		var w [3]*cuda.Buffer[uint32]
+		for i := range w {
+			w[i] = Alloc[uint32](r.T, r.Device, 1)
+			require.NoError(r.T, cuda.Fill(r.S1, w[i], 0))
+		}
+		r.Synchronize(r.S1)
+		require.NoError(r.T, r.S2.WaitValue(w[0], 1))
+		r.Read(r.S2, r.X)
+		require.NoError(r.T, r.S2.WaitValue(w[1], 1))
+		require.NoError(r.T, r.S2.WaitValue(w[2], 1))
+		require.NoError(r.T, r.S1.WriteValue(w[2], 1))
+		require.NoError(r.T, r.S1.WriteValue(w[1], 1))
+		if right {
+			r.Fill(r.S1, r.X)
+		}
+		require.NoError(r.T, r.S1.WriteValue(w[0], 1))
+		if !right {
+			r.Fill(r.S1, r.X)
+		}
+	},
+	"a word in a graph": func(r *Raced, right bool) {
+		w := Alloc[uint32](r.T, r.Device, 1)
+		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
+		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
+			r.Wait(r.S2, r.S1)
+			require.NoError(r.T, r.S2.WaitValue(w, 1))
+			r.Update(r.S2, r.X)
+			if right {
+				r.Fill(r.S1, r.X)
+			}
+			require.NoError(r.T, r.S1.WriteValue(w, 1))
+			if !right {
+				r.Fill(r.S1, r.X)
+			}
+			r.Wait(r.S1, r.S2)
+			require.NoError(r.T, cuda.Fill(r.S1, w, 0))
+		}))
+		require.NoError(r.T, x.Launch(r.S1))
+		require.NoError(r.T, x.Launch(r.S1))
+	},
+	"what is behind a host function, and then read": func(r *Raced, right bool) {
+		done, ended := make(chan struct{}), NewEvent(r.T, nil)
+		third := NewStream(r.T, r.Device, nil)
+		require.NoError(r.T, r.S2.LaunchHostFunc(func(error) { <-done }))
+		require.NoError(r.T, ended.Record(r.S2))
+		r.Update(r.S2, r.X)
+		if right {
+			r.Wait(third, r.S2)
+		}
+		r.Fill(r.S1, r.Y)
+		r.Synchronize(r.S1)
+		close(done)
+		r.Synchronize(ended)
+		r.Read(third, r.X)
+	},
+	"two executable graphs with one host function": func(r *Raced, right bool) {
+		calls := make(chan struct{}, 2)
+		g := Capture(r.T, r.S1, func() {
+			require.NoError(r.T, r.S1.LaunchHostFunc(func(error) { calls <- struct{}{} }))
+		})
+		first, second := Instantiate(r.T, g), Instantiate(r.T, g)
+		third, w := NewStream(r.T, r.Device, nil), Alloc[uint32](r.T, r.Device, 1)
+		require.NoError(r.T, cuda.Fill(third, w, 0))
+		r.Synchronize(third)
+		r.Fill(r.S1, r.X)
+		if right {
+			r.Wait(third, r.S1)
+		}
+		require.NoError(r.T, r.S1.WaitValue(w, 1))
+		require.NoError(r.T, first.Launch(r.S1))
+		require.NoError(r.T, second.Launch(r.S2))
+		<-calls // the second's
+		r.Read(third, r.X)
+		require.NoError(r.T, third.WriteValue(w, 1))
+		<-calls
+	},
 }
