@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -168,5 +169,38 @@ func TestOnRaceEndsItsGoroutine(t *testing.T) {
 	r.Fill(r.S2, r.X)
 	_, err := r.S2.Capture(func() error { return errors.ErrUnsupported })
 	require.ErrorIs(t, err, errors.ErrUnsupported)
+	wants(t, r, false)
+}
+
+// A word may be set back where the table does not see it, by another library.
+func TestRacesBehindAWordThatOthersSetBack(t *testing.T) {
+	var api *driver.API // which does not look for races
+	r := racing(t, func(a *driver.API) { api = a })
+	w := testgpu.Alloc[uint32](t, r.Device, 1)
+	for range 2 {
+		require.Zero(t, testgpu.InContext(r.Device, func() driver.Result {
+			if result := api.MemsetD32Async(w.Pointer(), 0, 1, r.S1.Handle()); result != driver.Success {
+				return result
+			}
+			return api.StreamSynchronize(r.S1.Handle())
+		}))
+		require.NoError(t, r.S2.WaitValue(w, 1))
+		r.Read(r.S2, r.X)
+		r.Fill(r.S1, r.X)
+		require.NoError(t, r.S1.WriteValue(w, 1))
+		wants(t, r, false)
+	}
+}
+
+// The driver waits for copies to pageable memory, and so the host knows of what came before.
+func TestRacesBehindACopyToPageableMemory(t *testing.T) {
+	r := racing(t, nil)
+	api := r.Device.Driver().API()
+	r.Fill(r.S1, r.X)
+	host := make([]byte, 64)
+	require.Zero(t, testgpu.InContext(r.Device, func() driver.Result {
+		return api.MemcpyDtoHAsync(unsafe.Pointer(&host[0]), r.X.Pointer(), 64, r.S1.Handle())
+	}))
+	r.Fill(r.S2, r.X)
 	wants(t, r, false)
 }

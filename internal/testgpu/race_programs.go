@@ -440,6 +440,16 @@ var RacePrograms = map[string]func(r *Raced, right bool){
 		require.NoError(r.T, e.Record(r.S2))
 		require.NoError(r.T, x.Launch(r.S1))
 	},
+	"a word that was written before": func(r *Raced, right bool) {
+		w := Alloc[uint32](r.T, r.Device, 1)
+		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
+		r.Fill(r.S1, r.X)
+		require.NoError(r.T, r.S1.WriteValue(w, 1))
+		if right {
+			require.NoError(r.T, r.S2.WaitValue(w, 1))
+		}
+		r.Read(r.S2, r.X)
+	},
 	"a word that is set back": func(r *Raced, right bool) {
 		w := Alloc[uint32](r.T, r.Device, 1)
 		for range 2 {
@@ -469,8 +479,10 @@ var RacePrograms = map[string]func(r *Raced, right bool){
 		r.Read(r.S2, r.X)
 		require.NoError(r.T, r.S2.WaitValue(w[1], 1))
 		require.NoError(r.T, r.S2.WaitValue(w[2], 1))
+		r.Read(r.S2, r.Y)
 		require.NoError(r.T, r.S1.WriteValue(w[2], 1))
 		require.NoError(r.T, r.S1.WriteValue(w[1], 1))
+		r.Fill(r.S1, r.Y)
 		if right {
 			r.Fill(r.S1, r.X)
 		}
@@ -508,7 +520,7 @@ var RacePrograms = map[string]func(r *Raced, right bool){
 		if right {
 			r.Wait(third, r.S2)
 		}
-		r.Fill(r.S1, r.Y)
+		r.Fill(r.S1, r.X) // which the host knows to be done before the function ends
 		r.Synchronize(r.S1)
 		close(done)
 		r.Synchronize(ended)
