@@ -32,7 +32,7 @@ func queueIsFull(b *bench) {
 		return driver.Success
 	})
 	n := taken.Load()
-	for since, begun := time.Now(), time.Now(); time.Since(since) < 50*time.Millisecond || n < queueDepth/2 && time.Since(begun) < rowLimit/2; {
+	for since, begun := time.Now(), time.Now(); time.Since(since) < 50*time.Millisecond || n < queueDepth-20 && time.Since(begun) < rowLimit/4; {
 		time.Sleep(time.Millisecond)
 		if now := taken.Load(); now != n {
 			n, since = now, time.Now()
@@ -72,7 +72,7 @@ func (b *bench) goesOn(what string, f func() driver.Result) {
 	select {
 	case <-c.done:
 		b.ok(what, c.r)
-	case <-time.After(rowLimit / 8):
+	case <-time.After(rowLimit / 4):
 		b.t.Errorf("%s blocks", what)
 	}
 }
