@@ -99,7 +99,7 @@ func TestRacesAfterARefusedFree(t *testing.T) {
 	wants(t, r, true)
 }
 
-// A copy of nothing waits for nothing.
+// The host does not wait for a copy of no bytes.
 func TestRaceBehindAnEmptyCopy(t *testing.T) {
 	r := racing(t, nil)
 	r.Fill(r.S1, r.X)

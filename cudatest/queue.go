@@ -2,6 +2,12 @@ package cudatest
 
 import "github.com/purecuda/cuda/driver"
 
+// launchQueue is what a stream has taken and not done yet.
+type launchQueue struct {
+	queue   []*op
+	blocked int // calls that wait for room
+}
+
 // room reports whether the launch queue of s has room for another operation.
 func (s *stream) room() bool {
 	depth := s.ctx.proc.gpu.conf.QueueDepth

@@ -39,7 +39,7 @@ func (r *raced) races() (races []string) {
 // Each wrong program is found each time, by one race at least, and no right one.
 func TestRaces(t *testing.T) {
 	real := func(t *testing.T, f func(*testing.T)) { f(t) }
-	for name, program := range testgpu.RacePrograms {
+	for name, program := range testgpu.RacePrograms() {
 		for time, within := range map[string]func(*testing.T, func(*testing.T)){"real": real, "virtual": synctest.Test} {
 			t.Run(name+", "+time, func(t *testing.T) {
 				for range 5 {
@@ -61,7 +61,7 @@ func TestRaces(t *testing.T) {
 
 func TestAllowRaces(t *testing.T) {
 	r := newRaced(t, cudatest.Config{AllowRaces: true, Devices: 2})
-	for _, program := range testgpu.RacePrograms {
+	for _, program := range testgpu.RacePrograms() {
 		program(r.Raced, true)
 		program(r.Raced, false)
 	}

@@ -14,9 +14,8 @@ type stream struct {
 	flags    uint32
 	priority int32
 	legacy   bool
-	tail     *op   // the last operation
-	queue    []*op // those that fill the launch queue
-	blocked  int   // calls that wait for room in it
+	tail     *op // the last operation
+	launchQueue
 	sequence *order.Sequence
 
 	capture  *capture

@@ -6,7 +6,7 @@ import (
 )
 
 // Races connects a table that looks for races, operations that use the same memory and that
-// nothing orders, with the user of the table. Whoever makes it sets Uses.
+// nothing orders, with the user of the table. A table that has one sets Uses.
 type Races struct {
 	// Uses is told what memory the launches with these parameters use, from now
 	// until done is called.

@@ -55,7 +55,7 @@ func withDetector(t *testing.T, f func(t *testing.T, open func(t *testing.T) *de
 // Each wrong program is found each time, and no right one.
 func TestRaces(t *testing.T) {
 	withDetector(t, func(t *testing.T, open func(t *testing.T) *detecting) {
-		for name, program := range testgpu.RacePrograms {
+		for name, program := range testgpu.RacePrograms() {
 			for what, right := range map[string]bool{"right": true, "wrong": false} {
 				t.Run(name+", "+what, func(t *testing.T) {
 					drv := open(t)

@@ -2,6 +2,7 @@ package testgpu
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -69,8 +70,19 @@ func (r *Raced) Blocking() *cuda.Stream {
 	return NewStream(r.T, r.Device, &cuda.StreamOptions{SyncWithDefault: true})
 }
 
-// RacePrograms are programs that are right, and wrong without what they do if right.
-var RacePrograms = map[string]func(r *Raced, right bool){
+// RaceProgram is right, and wrong without what it does if right.
+type RaceProgram func(r *Raced, right bool)
+
+// RacePrograms are programs of all kinds.
+func RacePrograms() map[string]RaceProgram {
+	all := maps.Clone(streamPrograms)
+	maps.Copy(all, hostPrograms)
+	maps.Copy(all, graphPrograms)
+	return all
+}
+
+// streamPrograms are of streams, events and waits on the host.
+var streamPrograms = map[string]RaceProgram{
 	"write, read": func(r *Raced, right bool) {
 		r.Fill(r.S1, r.X)
 		if right {
@@ -278,273 +290,5 @@ var RacePrograms = map[string]func(r *Raced, right bool){
 			r.Wait(r.S2, r.S1)
 		}
 		require.NoError(r.T, cuda.Copy(r.S2, r.Y, h))
-	},
-	"a host function that lets the host go on": func(r *Raced, right bool) {
-		done := make(chan struct{})
-		r.Fill(r.S1, r.X)
-		release := Hold(r.T, r.S1)
-		require.NoError(r.T, r.S1.LaunchHostFunc(func(error) { close(done) }))
-		if right {
-			release()
-			<-done
-		}
-		r.Read(r.S2, r.X)
-		release()
-	},
-	"a host function that waits for the host": func(r *Raced, right bool) {
-		done, read := make(chan struct{}), NewEvent(r.T, nil)
-		r.Fill(r.S1, r.X)
-		require.NoError(r.T, r.S2.LaunchHostFunc(func(error) {
-			if right {
-				<-done
-			}
-		}))
-		r.Read(r.S2, r.X) // is put there before the host knows
-		require.NoError(r.T, read.Record(r.S2))
-		if !right {
-			r.Synchronize(read)
-		}
-		r.Synchronize(r.S1)
-		close(done)
-	},
-	"a hold that is released when the host knows": func(r *Raced, right bool) {
-		release := Hold(r.T, r.S2)
-		r.Read(r.S2, r.X)
-		r.Fill(r.S1, r.X)
-		if right {
-			r.Synchronize(r.S1)
-		}
-		release()
-		r.Synchronize(r.S2)
-	},
-	"a word in memory": func(r *Raced, right bool) {
-		w := Alloc[uint32](r.T, r.Device, 1)
-		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-		r.Synchronize(r.S1)
-		if right {
-			require.NoError(r.T, r.S2.WaitValue(w, 1))
-		}
-		r.Read(r.S2, r.X) // is put there before what it comes after
-		r.Fill(r.S1, r.X)
-		require.NoError(r.T, r.S1.WriteValue(w, 1))
-	},
-	"a word that a copy writes": func(r *Raced, right bool) {
-		w, one := Alloc[uint32](r.T, r.Device, 1), AllocHost[uint32](r.T, r.Device, 1)
-		one.Slice()[0] = 1
-		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-		r.Synchronize(r.S1)
-		if right {
-			require.NoError(r.T, r.S2.WaitValue(w, 1))
-		}
-		r.Read(r.S2, r.X)
-		r.Fill(r.S1, r.X)
-		require.NoError(r.T, cuda.Copy(r.S1, w, one))
-	},
-	"a word that the host watches": func(r *Raced, right bool) {
-		w := AllocHost[uint32](r.T, r.Device, 1)
-		r.Fill(r.S1, r.X)
-		if right {
-			require.NoError(r.T, r.S1.WriteValue(w, 1))
-			r.Synchronize(r.S2) // which is idle
-			time.Sleep(10 * time.Millisecond)
-		}
-		r.Read(r.S2, r.X)
-	},
-	"a graph, within": func(r *Raced, right bool) {
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			r.Wait(r.S2, r.S1)
-			r.Fill(r.S1, r.X)
-			if right {
-				r.Wait(r.S2, r.S1)
-			}
-			r.Update(r.S2, r.X)
-			r.Wait(r.S1, r.S2)
-		}))
-		require.NoError(r.T, x.Launch(r.S1))
-		require.NoError(r.T, x.Launch(r.S2)) // begins after the launch before
-	},
-	"a graph that joins": func(r *Raced, right bool) {
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			r.Wait(r.S2, r.S1)
-			r.Fill(r.S1, r.Y)
-			r.Fill(r.S2, r.X)
-			if right {
-				r.Wait(r.S1, r.S2)
-			}
-			r.Update(r.S1, r.Y)
-			r.Update(r.S1, r.X)
-			r.Wait(r.S1, r.S2)
-		}))
-		require.NoError(r.T, x.Launch(r.S1))
-	},
-	"a graph on two devices": func(r *Raced, right bool) {
-		other, err := r.Device.Driver().OpenDevice(1)
-		require.NoError(r.T, err)
-		s, x := NewStream(r.T, other, nil), Alloc[float32](r.T, other, RacedLen)
-		exec := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			r.Wait(s, r.S1)
-			r.Fill(s, x)
-			r.Wait(r.S1, s)
-		}))
-		require.NoError(r.T, exec.Launch(r.S1))
-		if right {
-			r.Synchronize(other)
-		}
-		r.Read(s, x)
-		r.Synchronize(other)
-	},
-	"a graph, and what is before it": func(r *Raced, right bool) {
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() { r.Update(r.S1, r.X) }))
-		r.Fill(r.S2, r.X)
-		if right {
-			r.Wait(r.S1, r.S2)
-		}
-		require.NoError(r.T, x.Launch(r.S1))
-	},
-	"a graph, and what is behind it": func(r *Raced, right bool) {
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			r.Wait(r.S2, r.S1)
-			r.Update(r.S2, r.X)
-			r.Wait(r.S1, r.S2)
-		}))
-		require.NoError(r.T, x.Launch(r.S1))
-		if right {
-			r.Wait(r.S2, r.S1) // its nodes do not run on the streams that were captured
-		}
-		r.Read(r.S2, r.X)
-	},
-	"an event recorded in a graph": func(r *Raced, right bool) {
-		e := NewEvent(r.T, External())
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			if !right {
-				require.NoError(r.T, e.Record(r.S1))
-			}
-			r.Fill(r.S1, r.X)
-			if right {
-				require.NoError(r.T, e.Record(r.S1))
-			}
-		}))
-		require.NoError(r.T, x.Launch(r.S1))
-		require.NoError(r.T, e.Wait(r.S2))
-		r.Read(r.S2, r.X)
-	},
-	"an event waited for in a graph": func(r *Raced, right bool) {
-		e := NewEvent(r.T, External())
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			if right {
-				require.NoError(r.T, e.Wait(r.S1))
-			}
-			r.Update(r.S1, r.X)
-		}))
-		r.Fill(r.S2, r.X)
-		require.NoError(r.T, e.Record(r.S2))
-		require.NoError(r.T, x.Launch(r.S1))
-	},
-	"a word that was written before": func(r *Raced, right bool) {
-		w := Alloc[uint32](r.T, r.Device, 1)
-		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-		r.Fill(r.S1, r.X)
-		require.NoError(r.T, r.S1.WriteValue(w, 1))
-		if right {
-			require.NoError(r.T, r.S2.WaitValue(w, 1))
-		}
-		r.Read(r.S2, r.X)
-	},
-	"a word that is set back": func(r *Raced, right bool) {
-		w := Alloc[uint32](r.T, r.Device, 1)
-		for range 2 {
-			require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-			r.Synchronize(r.S1)
-			require.NoError(r.T, r.S2.WaitValue(w, 1))
-			r.Read(r.S2, r.X)
-			if right {
-				r.Fill(r.S1, r.X)
-			}
-			require.NoError(r.T, r.S1.WriteValue(w, 1))
-			if !right {
-				r.Fill(r.S1, r.X)
-			}
-			r.Synchronize(r.S2)
-			r.Synchronize(r.S1)
-		}
-	},
-	"words, the last one first": func(r *Raced, right bool) {
-		var w [3]*cuda.Buffer[uint32]
-		for i := range w {
-			w[i] = Alloc[uint32](r.T, r.Device, 1)
-			require.NoError(r.T, cuda.Fill(r.S1, w[i], 0))
-		}
-		r.Synchronize(r.S1)
-		require.NoError(r.T, r.S2.WaitValue(w[0], 1))
-		r.Read(r.S2, r.X)
-		require.NoError(r.T, r.S2.WaitValue(w[1], 1))
-		require.NoError(r.T, r.S2.WaitValue(w[2], 1))
-		r.Read(r.S2, r.Y)
-		require.NoError(r.T, r.S1.WriteValue(w[2], 1))
-		require.NoError(r.T, r.S1.WriteValue(w[1], 1))
-		r.Fill(r.S1, r.Y)
-		if right {
-			r.Fill(r.S1, r.X)
-		}
-		require.NoError(r.T, r.S1.WriteValue(w[0], 1))
-		if !right {
-			r.Fill(r.S1, r.X)
-		}
-	},
-	"a word in a graph": func(r *Raced, right bool) {
-		w := Alloc[uint32](r.T, r.Device, 1)
-		require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-		x := Instantiate(r.T, Capture(r.T, r.S1, func() {
-			r.Wait(r.S2, r.S1)
-			require.NoError(r.T, r.S2.WaitValue(w, 1))
-			r.Update(r.S2, r.X)
-			if right {
-				r.Fill(r.S1, r.X)
-			}
-			require.NoError(r.T, r.S1.WriteValue(w, 1))
-			if !right {
-				r.Fill(r.S1, r.X)
-			}
-			r.Wait(r.S1, r.S2)
-			require.NoError(r.T, cuda.Fill(r.S1, w, 0))
-		}))
-		require.NoError(r.T, x.Launch(r.S1))
-		require.NoError(r.T, x.Launch(r.S1))
-	},
-	"what is behind a host function, and then read": func(r *Raced, right bool) {
-		done, ended := make(chan struct{}), NewEvent(r.T, nil)
-		third := NewStream(r.T, r.Device, nil)
-		require.NoError(r.T, r.S2.LaunchHostFunc(func(error) { <-done }))
-		require.NoError(r.T, ended.Record(r.S2))
-		r.Update(r.S2, r.X)
-		if right {
-			r.Wait(third, r.S2)
-		}
-		r.Fill(r.S1, r.X) // which the host knows to be done before the function ends
-		r.Synchronize(r.S1)
-		close(done)
-		r.Synchronize(ended)
-		r.Read(third, r.X)
-	},
-	"two executable graphs with one host function": func(r *Raced, right bool) {
-		calls := make(chan struct{}, 2)
-		g := Capture(r.T, r.S1, func() {
-			require.NoError(r.T, r.S1.LaunchHostFunc(func(error) { calls <- struct{}{} }))
-		})
-		first, second := Instantiate(r.T, g), Instantiate(r.T, g)
-		third, w := NewStream(r.T, r.Device, nil), Alloc[uint32](r.T, r.Device, 1)
-		require.NoError(r.T, cuda.Fill(third, w, 0))
-		r.Synchronize(third)
-		r.Fill(r.S1, r.X)
-		if right {
-			r.Wait(third, r.S1)
-		}
-		require.NoError(r.T, r.S1.WaitValue(w, 1))
-		require.NoError(r.T, first.Launch(r.S1))
-		require.NoError(r.T, second.Launch(r.S2))
-		<-calls // the second's
-		r.Read(third, r.X)
-		require.NoError(r.T, third.WriteValue(w, 1))
-		<-calls
 	},
 }
